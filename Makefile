@@ -1,0 +1,72 @@
+PYTHON ?= python3
+PIP_ARGS ?=
+PYTEST_ARGS ?=
+DATA ?=
+ACCURACY_ARGS ?=
+SPEED_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := build/g2p
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test demo lint bench clean
+
+help:
+	@echo 'make setup   create $(VENV) with everything that the other targets need; they call it themselves'
+	@echo 'make test    run the tests'
+	@echo 'make demo    export, optimize, verify and run the letters-to-phonemes example; leaves $(DEMO)'
+	@echo 'make lint    ruff, mypy and import-linter'
+	@echo 'make bench   measure accuracy and speed of the example'
+	@echo 'make clean   remove $(VENV), $(DEMO), dist and caches; a training run in build/ stays'
+	@echo
+	@echo 'PYTHON=python3.12           the interpreter for $(VENV): 3.10 or newer; an existing $(VENV) keeps its own'
+	@echo 'PIP_ARGS="..."              more arguments for pip install, such as an index with CPU builds of torch'
+	@echo 'PYTEST_ARGS="-k bundle"     more arguments for pytest'
+	@echo 'DATA=g014b2b.test           for bench: the test list, one WORD<tab>PHONEMES a line'
+	@echo 'ACCURACY_ARGS, SPEED_ARGS   more arguments for benchmarks/g2p_accuracy.py and benchmarks/g2p_speed.py'
+
+setup: $(STAMP)
+
+# Written for any Python that might be there, so that an old one gets the message and no syntax error.
+define CHECK_PYTHON
+import sys
+if sys.version_info < (3, 10):
+    sys.exit("edgeformer needs Python 3.10 or newer, and $(PYTHON) is %d.%d: name another, as in make PYTHON=python3.12"
+             % sys.version_info[:2])
+endef
+export CHECK_PYTHON
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo '$(PYTHON) not found: name another, as in make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c "$$CHECK_PYTHON"
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+test: setup
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+demo: setup
+	rm -rf $(DEMO)
+	$(BIN)/edgeformer export examples/g2p/checkpoint -o $(DEMO)
+	$(BIN)/edgeformer optimize $(DEMO) --target ort-cpu --precision fp32
+	$(BIN)/edgeformer optimize $(DEMO) --target ort-cpu --precision int8
+	$(BIN)/edgeformer verify $(DEMO)
+	$(BIN)/edgeformer run $(DEMO) transformer edge attention unreasonable
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	@test -f '$(DATA)' || { echo 'DATA="$(DATA)" is no file: name the test list, as in make bench DATA=g014b2b.test' >&2; exit 1; }
+	$(BIN)/python benchmarks/g2p_accuracy.py --data '$(DATA)' $(ACCURACY_ARGS)
+	$(BIN)/python benchmarks/g2p_speed.py --data '$(DATA)' $(SPEED_ARGS)
+
+clean:
+	rm -rf $(VENV) $(DEMO) dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

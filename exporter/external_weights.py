@@ -1,0 +1,41 @@
+"""Graphs on disk that share one file of weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx_ir as ir
+from onnx_ir.external_data import convert_tensors_to_external
+
+WEIGHTS = "weights.data"
+INLINE_BYTES = 1024  # smaller tensors stay in the graph, where tools show them
+
+
+def save_graphs(folder: Path, graphs: Mapping[str, ir.Model]) -> None:
+    """Write `{role}.onnx` for each graph, and their weights beside them, each distinct tensor once.
+
+    Raises:
+        OSError: writing failed.
+    """
+    distinct: dict[tuple[str, tuple[int, ...], bytes], ir.TensorProtocol] = {}
+    uses: list[tuple[ir.Value, tuple[str, tuple[int, ...], bytes]]] = []
+    for model in graphs.values():
+        for value in model.graph.initializers.values():
+            tensor = value.const_value
+            if tensor is None or tensor.nbytes < INLINE_BYTES:
+                continue
+            key = (tensor.dtype.name, tuple(tensor.shape.numpy()), hashlib.sha256(tensor.tobytes()).digest())
+            distinct.setdefault(key, tensor)
+            uses.append((value, key))
+    external = convert_tensors_to_external(list(distinct.values()), folder, WEIGHTS)
+    written = dict(zip(distinct, external, strict=True))
+    for value, key in uses:
+        shared = written[key]
+        value.const_value = ir.ExternalTensor(
+            shared.location, shared.offset, shared.length, shared.dtype, shape=shared.shape, name=value.name or "",
+            base_dir=folder,
+        )  # fmt: skip
+    for role, model in graphs.items():
+        ir.save(model, folder / f"{role}.onnx")

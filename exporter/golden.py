@@ -1,0 +1,46 @@
+"""Golden samples: what PyTorch gave when the bundle was made, so that a device without torch can check itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from edgeformer.exporter import reference
+from edgeformer.models.transformer import Transformer
+from edgeformer.runtime.bundle import GoldenSample
+
+COUNT = 12
+NUM_BEAMS = 4
+MAX_NEW_TOKENS = 24
+
+
+def random_sources(vocabulary: Sequence[int], longest: int, seed: int = 0) -> list[list[int]]:
+    """Sources of ids drawn evenly, the shortest of one token, the longest of `longest`."""
+    rng = random.Random(seed)
+    lengths = [1, longest, *(rng.randint(2, min(longest, 16)) for _ in range(COUNT - 2))]
+    return [rng.choices(vocabulary, k=length) for length in lengths]
+
+
+def golden_sample(model: Transformer, source: Sequence[int]) -> GoldenSample:
+    """Greedy and beam search over one source in PyTorch without a cache."""
+    most = min(MAX_NEW_TOKENS, model.config.max_positions)
+    (greedy,) = reference.greedy(model, [source], most)
+    beam, beam_score = reference.beam_search(model, source, most, NUM_BEAMS)[0]
+    return GoldenSample(
+        source_ids=tuple(source),
+        greedy=tuple(greedy),
+        greedy_score=sum(reference.log_probs(model, source, greedy)[:most]),
+        beam=tuple(beam),
+        beam_score=beam_score,
+        max_new_tokens=most,
+    )
+
+
+def golden_samples(
+    model: Transformer, sources: Sequence[Sequence[int]], on_done: Callable[[], None] = lambda: None
+) -> tuple[GoldenSample, ...]:
+    samples = []
+    for source in sources:
+        samples.append(golden_sample(model, source))
+        on_done()
+    return tuple(samples)

@@ -1,0 +1,160 @@
+"""Attention over a cache and over a source, as the operators that ONNX Runtime's CPU kernels do fastest.
+
+    q -> Reshape -> Transpose ------------------.
+    k -> Reshape -> Transpose -> TensorScatter --+-> Attention -> Transpose -> Reshape
+    v -> Reshape -> Transpose -> TensorScatter --'      ^ causal mask
+
+becomes one `GroupQueryAttention`, which writes the cache in place and stops at each row's length; and
+
+    q -> Reshape -> Transpose --.
+    key, value -----------------+-> Attention -> Transpose -> Reshape
+                                      ^ source mask
+
+becomes one `MultiHeadAttention`, which takes the source lengths themselves as its mask.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
+
+from edgeformer.exporter.ort_cpu.matching import ancestry, graph_input, producer
+from edgeformer.runtime import names
+
+MICROSOFT = "com.microsoft"
+
+
+def heads_merged(attention: ir.Node) -> ir.Node | None:
+    """The Reshape in Attention -> Transpose -> Reshape, whose output is (batch, len, num_heads * head_dim)."""
+    users = list(attention.outputs[0].consumers())
+    if len(users) != 1 or users[0].op_type != "Transpose":
+        return None
+    users = list(users[0].outputs[0].consumers())
+    return users[0] if len(users) == 1 and users[0].op_type == "Reshape" else None
+
+
+def before_heads(value: ir.Value | None) -> ir.Value | None:
+    """x in x -> Reshape -> Transpose -> value, where x is (batch, len, num_heads * head_dim)."""
+    transpose = producer(value, "Transpose")
+    reshape = producer(transpose.inputs[0], "Reshape") if transpose else None
+    return reshape.inputs[0] if reshape else None
+
+
+def is_mask_of(mask: ir.Value | None, comparison: str, lengths: str) -> bool:
+    """Whether mask compares positions with these lengths, and does nothing else that an attention would notice."""
+    if mask is None:
+        return False
+    operators, inputs = ancestry(mask)
+    compares = operators & {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not", "Equal"}
+    return compares == {comparison} and lengths in inputs
+
+
+def num_heads(query: ir.Value | None) -> int:
+    """The second extent of (batch, num_heads, q_len, head_dim)."""
+    extent = query.shape[1] if query is not None and query.shape is not None else None
+    if not isinstance(extent, int):
+        raise PreconditionError(f"the number of heads of {query} is not known")
+    return extent
+
+
+class CachedAttention(InPlacePass):
+    """Self-attention over the caches becomes GroupQueryAttention.
+
+    Requires: the step graph of `edgeformer.runtime.names`. Ensures: no Attention reads a cache. With several new
+    tokens in a row, the kernel takes empty caches only, or a batch of one.
+    """
+
+    def call(self, model: ir.Model) -> PassResult:
+        graph = model.graph
+        found = [node for node in graph if node.op_type == "Attention" and producer(node.inputs[1], "TensorScatter")]
+        if not found:
+            return PassResult(model, modified=False)
+        last, total = self.lengths(graph)
+        for node in found:
+            self.rewrite(graph, node, last, total)
+        model.opset_imports[MICROSOFT] = 1
+        return PassResult(model, modified=True)
+
+    def lengths(self, graph: ir.Graph) -> tuple[ir.Value, ir.Value]:
+        """int32 index of each row's last position (batch,), and the longest row's length, after this step."""
+        tape = ir.tape.Tape()
+        one = ir.val("one", const_value=ir.tensor([1], name="one"))
+        graph.register_initializer(one)
+        q_len = tape.op("Shape", [graph_input(graph, names.INPUT_IDS)], {"start": 1, "end": 2})
+        after = tape.op("Add", [graph_input(graph, names.CACHE_LENGTHS), q_len])
+        last = tape.op("Cast", [tape.op("Sub", [after, one])], {"to": ir.DataType.INT32})
+        total = tape.op("Cast", [tape.op("ReduceMax", [after], {"keepdims": 0})], {"to": ir.DataType.INT32})
+        graph.insert_before(graph[0], tape.nodes)
+        return last, total
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, last: ir.Value, total: ir.Value) -> None:
+        query, key, value, mask = node.inputs[:4]
+        writes = [producer(cache, "TensorScatter") for cache in (key, value)]
+        merged = heads_merged(node)
+        if None in writes or merged is None or not is_mask_of(mask, "LessOrEqual", names.CACHE_LENGTHS):
+            raise PreconditionError(f"{node.name}: not a causal attention over a cache")
+        sources = [before_heads(query), *(before_heads(write.inputs[1]) for write in writes if write)]
+        heads = num_heads(query)
+        new = ir.node(
+            "GroupQueryAttention",
+            [*sources, *(write.inputs[0] for write in writes if write), last, total],
+            {"num_heads": heads, "kv_num_heads": num_heads(key)},
+            domain=MICROSOFT,
+            num_outputs=3,
+            name=node.name,
+        )
+        graph.insert_before(node, new)
+        for old, replacement in zip((merged.outputs[0], key, value), new.outputs, strict=True):
+            assert old is not None
+            replacement.name, replacement.type, replacement.shape = old.name, old.type, old.shape
+            old.name = f"{old.name}.before"
+            old.replace_all_uses_with(replacement, replace_graph_outputs=True)
+
+
+class SourceAttention(InPlacePass):
+    """Attention under a source mask becomes MultiHeadAttention with the source lengths as its mask.
+
+    Requires: an encoder or step graph of `edgeformer.runtime.names`. Ensures: no Attention is left over a source. In a
+    step graph, each source may serve several consecutive rows (the beams of one source): their queries attend side by
+    side, so that the encoder's keys and values are not repeated.
+    """
+
+    def call(self, model: ir.Model) -> PassResult:
+        graph = model.graph
+        found = [
+            node for node in graph
+            if node.op_type == "Attention" and is_mask_of(node.inputs[3], "Less", names.SOURCE_LENGTHS)
+        ]  # fmt: skip
+        if not found:
+            return PassResult(model, modified=False)
+        tape = ir.tape.Tape()
+        lengths = tape.op("Cast", [graph_input(graph, names.SOURCE_LENGTHS)], {"to": ir.DataType.INT32})
+        graph.insert_before(graph[0], tape.nodes)
+        for node in found:
+            self.rewrite(graph, node, lengths)
+        model.opset_imports[MICROSOFT] = 1
+        return PassResult(model, modified=True)
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, lengths: ir.Value) -> None:
+        query, key, value = node.inputs[:3]
+        merged, x = heads_merged(node), before_heads(query)
+        if merged is None or x is None or query is None or key is None or value is None:
+            raise PreconditionError(f"{node.name}: not an attention between split and merged heads")
+        tape = ir.tape.Tape()
+        attributes = {"num_heads": num_heads(query)}
+        if key.is_graph_input():
+            sources = tape.op("Shape", [key], {"start": 0, "end": 1})
+            rows = tape.op("Shape", [x], {"start": 0, "end": 2})
+            rest = ir.val(f"{node.name}.rest", const_value=ir.tensor([-1, x.shape[2]], name=f"{node.name}.rest"))
+            graph.register_initializer(rest)
+            width = ir.val(f"{node.name}.width", const_value=ir.tensor([x.shape[2]], name=f"{node.name}.width"))
+            graph.register_initializer(width)
+            x = tape.op("Reshape", [x, tape.op("Concat", [sources, rest], {"axis": 0})])
+            attended = tape.op("MultiHeadAttention", [x, key, value, None, lengths], attributes, domain=MICROSOFT)
+            result = tape.op("Reshape", [attended, tape.op("Concat", [rows, width], {"axis": 0})])
+        else:
+            inputs = [x, before_heads(key), before_heads(value), None, lengths]
+            result = tape.op("MultiHeadAttention", inputs, attributes, domain=MICROSOFT)
+        graph.insert_before(node, tape.nodes)
+        result.type, result.shape = merged.outputs[0].type, merged.outputs[0].shape
+        merged.outputs[0].replace_all_uses_with(result)

@@ -1,0 +1,34 @@
+"""Picking the positions whose logits are wanted.
+
+torch's indexing exports to a grid of (row, position) pairs, ten nodes; `GatherND` with one batch dimension takes the
+positions as they are.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes import InPlacePass, PassResult
+
+from edgeformer.exporter.ort_cpu.matching import ancestry, graph_input
+from edgeformer.runtime import names
+
+
+class WantedRows(InPlacePass):
+    """Requires: the step graph. Ensures: logits_at is read by one GatherND with batch_dims 1."""
+
+    def call(self, model: ir.Model) -> PassResult:
+        graph = model.graph
+        modified = False
+        for node in list(graph):
+            if node.op_type != "GatherND" or names.LOGITS_AT not in ancestry(node.inputs[1])[1]:
+                continue
+            axis = ir.val("last_axis", const_value=ir.tensor([-1], name="last_axis"))
+            graph.register_initializer(axis)
+            tape = ir.tape.Tape()
+            at = tape.op("Unsqueeze", [graph_input(graph, names.LOGITS_AT), axis])
+            rows = tape.op("GatherND", [node.inputs[0], at], {"batch_dims": 1})
+            graph.insert_before(node, tape.nodes)
+            rows.type, rows.shape = node.outputs[0].type, node.outputs[0].shape
+            node.outputs[0].replace_all_uses_with(rows)
+            modified = True
+        return PassResult(model, modified=modified)

@@ -1,0 +1,106 @@
+"""Whether an artifact gives what PyTorch gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from edgeformer.exporter.golden import NUM_BEAMS
+from edgeformer.runtime import GenerationConfig, Model
+from edgeformer.runtime.bundle import GoldenSample
+from edgeformer.runtime.errors import ParityError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far an artifact of some precision may be from PyTorch.
+
+    Attributes:
+        same_tokens: whether greedy and beam search must give the same tokens.
+        score: largest difference of a log-probability, per token.
+    """
+
+    same_tokens: bool
+    score: float
+
+
+TOLERANCES = {"fp32": Tolerance(same_tokens=True, score=1e-4), "int8": Tolerance(same_tokens=False, score=0.2)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was compared: how it went, in words, and whether that is good enough."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+def check_golden(model: Model, samples: Sequence[GoldenSample]) -> list[Check]:
+    """Compare an artifact with what PyTorch gave when the bundle was made, and with itself one row at a time."""
+    tolerance = TOLERANCES[model.artifact.precision]
+    return [
+        *check_tokens(model, samples, tolerance),
+        check_scores(model, samples, tolerance),
+        *check_rows(model, samples),
+        check_cache(model, samples, tolerance),
+    ]
+
+
+def check_tokens(model: Model, samples: Sequence[GoldenSample], tolerance: Tolerance) -> list[Check]:
+    checks = []
+    for name, beams in (("greedy", 1), (f"beam {NUM_BEAMS}", NUM_BEAMS)):
+        same = 0
+        for sample in samples:
+            config = GenerationConfig(max_new_tokens=sample.max_new_tokens, num_beams=beams)
+            found = model.generate([sample.source_ids], config)[0].token_ids
+            same += found == (sample.greedy if beams == 1 else sample.beam)
+        passed = same == len(samples) or not tolerance.same_tokens
+        checks.append(Check(f"{name} equals PyTorch", passed, f"{same} of {len(samples)} samples token for token"))
+    return checks
+
+
+def check_scores(model: Model, samples: Sequence[GoldenSample], tolerance: Tolerance) -> Check:
+    found = model.score([s.source_ids for s in samples], [s.greedy for s in samples])
+    worst = 0.0
+    for sample, score in zip(samples, found, strict=True):
+        counted = score.token_log_probs[: sample.max_new_tokens]
+        worst = max(worst, abs(sum(counted) - sample.greedy_score) / len(counted))
+    return Check("log-probabilities equal PyTorch's", worst <= tolerance.score, f"largest difference {worst:.1e} a token")
+
+
+def check_rows(model: Model, samples: Sequence[GoldenSample]) -> list[Check]:
+    """A ragged batch gives each row what it gets alone."""
+    checks = []
+    sources = [sample.source_ids for sample in samples]
+    for name, beams in (("greedy", 1), (f"beam {NUM_BEAMS}", NUM_BEAMS)):
+        config = GenerationConfig(max_new_tokens=max(s.max_new_tokens for s in samples), num_beams=beams)
+        together = [result.token_ids for result in model.generate(sources, config)]
+        alone = [model.generate([source], config)[0].token_ids for source in sources]
+        same = sum(a == b for a, b in zip(together, alone, strict=True))
+        detail = f"{same} of {len(sources)} rows"
+        checks.append(Check(f"a ragged batch equals its rows, {name}", same == len(sources), detail))
+    return checks
+
+
+def check_cache(model: Model, samples: Sequence[GoldenSample], tolerance: Tolerance) -> Check:
+    """Tokens one at a time over a cache give the log-probabilities of all at once."""
+    worst = 0.0
+    for sample in samples:
+        config = GenerationConfig(max_new_tokens=sample.max_new_tokens)
+        generated = model.generate([sample.source_ids], config)[0]
+        counted = model.score([sample.source_ids], [generated.token_ids])[0].token_log_probs[: sample.max_new_tokens]
+        worst = max(worst, abs(sum(counted) - generated.score) / len(counted))
+    detail = f"largest difference {worst:.1e} a token"
+    return Check("a cache changes nothing", worst <= max(tolerance.score / 10, 1e-4), detail)
+
+
+def require(checks: Sequence[Check], subject: str) -> None:
+    """Raise if a check failed.
+
+    Raises:
+        ParityError: naming every check that failed.
+    """
+    if failed := [f"{check.name}: {check.detail}" for check in checks if not check.passed]:
+        raise ParityError(f"{subject} does not give what PyTorch gives: {'; '.join(failed)}")
+

@@ -1,0 +1,145 @@
+"""Configurations: every number that decides what a model computes. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from edgeformer.runtime.errors import CheckpointError, ConfigError
+
+Activation = Literal["relu", "gelu", "silu"]
+NormPlacement = Literal["post", "pre"]
+Positions = Literal["sinusoidal", "learned"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TransformerConfig:
+    """The encoder-decoder of Vaswani et al., "Attention Is All You Need" (2017), section 3.
+
+    The defaults are the paper's choices: post-norm residuals, ReLU, sinusoidal positions, one embedding matrix shared
+    by the encoder, the decoder and the vocabulary projection, embeddings scaled by sqrt(d_model).
+
+    Raises:
+        ConfigError: with every problem of the configuration at once.
+    """
+
+    vocab_size: int
+    d_model: int = 512
+    num_heads: int = 8
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    d_ff: int = 2048
+    max_positions: int = 512
+    activation: Activation = "relu"
+    norm_placement: NormPlacement = "post"
+    positions: Positions = "sinusoidal"
+    scale_embeddings: bool = True
+    dropout: float = 0.1
+    norm_eps: float = 1e-5
+    pad_token_id: int = 0
+    bos_token_id: int = 1
+    eos_token_id: int = 2
+
+    def __post_init__(self) -> None:
+        if problems := [*self._wrong_sizes(), *self._wrong_choices()]:
+            raise ConfigError("the Transformer's configuration", problems)
+
+    def _wrong_sizes(self) -> list[str]:
+        sizes = "vocab_size d_model num_heads num_encoder_layers num_decoder_layers d_ff max_positions".split()
+        problems = [
+            f"{name} is {value!r}, expected a whole number of at least 1"
+            for name in sizes
+            if not isinstance(value := getattr(self, name), int) or isinstance(value, bool) or value < 1
+        ]
+        if problems:
+            return problems
+        if self.d_model % self.num_heads:
+            problems.append(f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            problems.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs of sine and cosine")
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not 0 <= value < self.vocab_size:
+                problems.append(f"{name} is {value!r}, outside the vocabulary of {self.vocab_size}")
+        return problems
+
+    def _wrong_choices(self) -> list[str]:
+        choices = {"activation": Activation, "norm_placement": NormPlacement, "positions": Positions}
+        problems = [
+            f"{name} is {value!r}, expected one of {', '.join(get_args(allowed))}"
+            for name, allowed in choices.items()
+            if (value := getattr(self, name)) not in get_args(allowed)
+        ]
+        if not isinstance(self.dropout, (int, float)) or not 0 <= self.dropout < 1:
+            problems.append(f"dropout is {self.dropout!r}, expected a number from 0 up to 1")
+        if not isinstance(self.norm_eps, (int, float)) or not self.norm_eps > 0:
+            problems.append(f"norm_eps is {self.norm_eps!r}, expected a number above 0")
+        return problems
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.d_model // self.num_heads
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:
+        """Build from the keys of a config.json; a key that is not understood is an error, not ignored.
+
+        Raises:
+            ConfigError: an unknown or missing key, or a value out of range.
+        """
+        known = {field.name: field for field in dataclasses.fields(cls)}
+        given = {key: value for key, value in values.items() if key != "model_type"}
+        problems = [f"key {key!r} is not understood" for key in given if key not in known]
+        required = [name for name, field in known.items() if field.default is dataclasses.MISSING]
+        problems += [f"key {name!r} is missing" for name in required if name not in given]
+        if problems:
+            raise ConfigError("config.json", problems)
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of config.json, `model_type` first."""
+        return {"model_type": "transformer", **dataclasses.asdict(self)}
+
+
+# Table 3 of the paper. Its vocabulary was 37,000 shared byte pairs (section 5.1).
+PRESETS: dict[str, dict[str, Any]] = {
+    "base": {"d_model": 512, "num_heads": 8, "num_encoder_layers": 6, "num_decoder_layers": 6, "d_ff": 2048,
+             "dropout": 0.1},
+    "big": {"d_model": 1024, "num_heads": 16, "num_encoder_layers": 6, "num_decoder_layers": 6, "d_ff": 4096,
+            "dropout": 0.3},
+}  # fmt: skip
+
+
+def preset(name: str, *, vocab_size: int = 37000, **changes: Any) -> TransformerConfig:
+    """One of the paper's models, `base` or `big`, with the given fields changed.
+
+    Raises:
+        ConfigError: no such preset, or a change that does not fit.
+    """
+    if name not in PRESETS:
+        raise ConfigError("presets", [f"there is no {name!r}; known: {', '.join(PRESETS)}"])
+    return TransformerConfig.from_dict({"vocab_size": vocab_size, **PRESETS[name], **changes})
+
+
+def read_config(folder: Path) -> TransformerConfig:
+    """Read `config.json` of a checkpoint folder.
+
+    Raises:
+        CheckpointError: the file is missing or is not JSON.
+        ConfigError: its content is not a model that is known here.
+    """
+    path = folder / "config.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"checkpoint {folder}", ["config.json is missing"]) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"checkpoint {folder}", [f"config.json is not JSON: {error}"]) from error
+    if not isinstance(values, dict) or values.get("model_type") != "transformer":
+        kind = values.get("model_type") if isinstance(values, dict) else values
+        raise ConfigError(f"{path}", [f"model_type is {kind!r}; known: transformer"])
+    return TransformerConfig.from_dict(values)

@@ -1,0 +1,87 @@
+"""What runs an artifact: a small class behind a Protocol, found by entry point, its vendor library imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.errors import BackendUnavailableError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+ENTRY_POINTS = "edgeformer.backends"
+
+
+class Rows(Protocol):
+    """Rows that are being decoded: their caches, and the sources that they attend to."""
+
+    cache_lengths: Ints
+
+    def step(self, input_ids: Ints, lengths: Ints | None = None, logits_at: Ints | None = None) -> Floats:
+        """Add new tokens to each row.
+
+        Args:
+            input_ids: (batch, q_len), right-padded with any id.
+            lengths: (batch,), how many of them are real; q_len where it is None.
+            logits_at: (batch, n), positions in q_len whose logits are wanted; each row's last where it is None.
+
+        Returns:
+            logits, float32 (batch, n, vocab_size), valid until the next step.
+        """
+
+    def select(self, rows: Ints, sources: Ints | None = None) -> None:
+        """Go on with these rows, in this order; a row may be taken more than once.
+
+        Args:
+            rows: (new_batch,), indices of present rows.
+            sources: (new_sources,), indices of the sources to keep; None keeps all. new_batch is a multiple of the
+                number of sources, and each source serves as many consecutive rows as any other.
+        """
+
+
+class Executor(Protocol):
+    """A loaded artifact; its sessions may run in several threads at once."""
+
+    def start(self, sources: Sequence[Sequence[int]], capacity: int) -> Rows:
+        """Read the sources; one row for each, with an empty cache.
+
+        Args:
+            sources: ids of each source, at least one each.
+            capacity: the most tokens that a row will hold; memory is taken as rows grow.
+        """
+
+
+class Backend(Protocol):
+    """Runs artifacts of one kind."""
+
+    name: str
+
+    def unavailable(self) -> str | None:
+        """Why it cannot run here and what to do about it, or None if it can."""
+
+    def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> Executor:
+        """Load an artifact; `threads` is how many cores to use, None for all."""
+
+
+def backends() -> dict[str, Backend]:
+    """Every installed backend, by name, without importing a vendor library."""
+    return {point.name: point.load()() for point in entry_points(group=ENTRY_POINTS)}
+
+
+def backend(name: str) -> Backend:
+    """The backend of this name, if it can run here.
+
+    Raises:
+        BackendUnavailableError: it is not installed, or lacks a library.
+    """
+    known = backends()
+    if name not in known:
+        raise BackendUnavailableError(f"no backend {name!r} is installed; installed: {', '.join(sorted(known))}")
+    if reason := known[name].unavailable():
+        raise BackendUnavailableError(f"backend {name} cannot run here: {reason}")
+    return known[name]

@@ -1,0 +1,229 @@
+"""The bundle on disk: `bundle.json` and the files it names, read with every problem reported at once.
+
+A bundle is a folder that can be copied, moved, checked and loaded without knowing how it was made. `bundle.json` names
+every file with its size and SHA-256; paths are relative, with forward slashes, and stay inside the folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from edgeformer.runtime.errors import BundleError
+from edgeformer.runtime.names import Sizes
+
+SCHEMA_VERSION = 1
+MANIFEST = "bundle.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileRecord:
+    """What a file must be: its size in bytes and the hexadecimal SHA-256 of its content."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tokens:
+    """Ids with a meaning: padding (any id will do), the decoder's first input, and what ends a text."""
+
+    pad: int
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GoldenSample:
+    """What PyTorch gave for a source when the bundle was made.
+
+    `greedy` and `beam` hold ids without the end token; the scores are what the runtime's results call `score`:
+    the sum of log-probabilities, end token included, divided by the number of tokens to the power of the length penalty
+    (0 for greedy, 1 for beam 4).
+    """
+
+    source_ids: tuple[int, ...]
+    greedy: tuple[int, ...]
+    greedy_score: float
+    beam: tuple[int, ...]
+    beam_score: float
+    max_new_tokens: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Artifact:
+    """Graphs made for a target.
+
+    Attributes:
+        name: its folder, `onnx` for the portable graphs.
+        target: the capability row it was made for.
+        backend: the backend that runs it.
+        precision: how weights are stored: fp32, int8.
+        graphs: path of the file for each role, `encoder` and `decoder`.
+        files: every file it needs, with what each must be.
+        versions: packages that made it.
+        shared_sources: whether one source may serve several consecutive rows of the step graph.
+        long_steps_need_empty_caches: whether several new tokens per row are taken by empty caches only.
+    """
+
+    name: str
+    target: str
+    backend: str
+    precision: str
+    graphs: Mapping[str, str]
+    files: Mapping[str, FileRecord]
+    versions: Mapping[str, str]
+    shared_sources: bool = False
+    long_steps_need_empty_caches: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of `bundle.json`."""
+
+    edgeformer_version: str
+    model_type: str
+    sizes: Sizes
+    tokens: Tokens
+    files: Mapping[str, FileRecord]
+    artifacts: tuple[Artifact, ...]
+    golden: tuple[GoldenSample, ...]
+
+    def to_json(self) -> str:
+        values = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(values, indent=1) + "\n"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bundle:
+    """A checked bundle: its folder and its manifest."""
+
+    folder: Path
+    manifest: Manifest
+
+    def artifact(self, name: str) -> Artifact | None:
+        return next((artifact for artifact in self.manifest.artifacts if artifact.name == name), None)
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """One of the checkpoint's own JSON files; empty where the checkpoint had none."""
+        if name not in self.manifest.files:
+            return {}
+        content = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise BundleError(f"bundle {self.folder}", [f"{name} holds {type(content).__name__}, expected an object"])
+        return content
+
+
+def open_bundle(folder: Path, *, artifacts: Callable[[Artifact], bool] = lambda artifact: True) -> Bundle:
+    """Read a bundle and check every file of the artifacts that are asked for.
+
+    Args:
+        folder: the bundle.
+        artifacts: which artifacts' files to check; the shared files are always checked.
+
+    Raises:
+        BundleError: with everything that is wrong: no such folder, a damaged or newer manifest, files that are missing,
+            of another size, or with another hash.
+    """
+    subject = f"bundle {folder}"
+    manifest = read_manifest(folder)
+    records = dict(manifest.files)
+    for artifact in manifest.artifacts:
+        if artifacts(artifact):
+            records |= artifact.files
+    if problems := [problem for name, record in records.items() if (problem := wrong_file(folder, name, record))]:
+        raise BundleError(subject, [*problems, "copy the bundle again, or export it anew"])
+    return Bundle(folder, manifest)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read `bundle.json` without looking at the files that it names.
+
+    Raises:
+        BundleError: it is missing, damaged, or newer than this edgeformer.
+    """
+    subject = f"bundle {folder}"
+    if not folder.is_dir():
+        raise BundleError(subject, ["there is no such folder; `edgeformer export CHECKPOINT -o BUNDLE` makes one"])
+    try:
+        values = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BundleError(subject, [f"{MANIFEST} is missing, so this is not a bundle"]) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BundleError(subject, [f"{MANIFEST} is damaged: {error}"]) from error
+    version = values.get("schema_version") if isinstance(values, dict) else None
+    if not isinstance(version, int):
+        raise BundleError(subject, [f"{MANIFEST} names no schema_version, so it is not a bundle's"])
+    if version > SCHEMA_VERSION:
+        raise BundleError(
+            subject,
+            [f"its schema is {version}, this edgeformer reads up to {SCHEMA_VERSION}: upgrade edgeformer"],
+        )
+    try:
+        return parse_manifest(values)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BundleError(subject, [f"{MANIFEST} is damaged: {reason}"]) from error
+
+
+def parse_manifest(values: Mapping[str, Any]) -> Manifest:
+    manifest = Manifest(
+        edgeformer_version=str(values["edgeformer_version"]),
+        model_type=str(values["model_type"]),
+        sizes=Sizes(**values["sizes"]),
+        tokens=Tokens(**values["tokens"]),
+        files=parse_files(values["files"]),
+        artifacts=tuple(Artifact(**{**item, "files": parse_files(item["files"])}) for item in values["artifacts"]),
+        golden=tuple(parse_golden(item) for item in values["golden"]),
+    )
+    for artifact in manifest.artifacts:
+        for path in artifact.graphs.values():
+            if path not in artifact.files:
+                raise ValueError(f"artifact {artifact.name} names {path}, but does not record it")
+    return manifest
+
+
+def parse_golden(values: Mapping[str, Any]) -> GoldenSample:
+    ids = {name: tuple(map(int, values[name])) for name in ("source_ids", "greedy", "beam")}
+    return GoldenSample(**{**values, **ids})
+
+
+def parse_files(values: Mapping[str, Mapping[str, Any]]) -> dict[str, FileRecord]:
+    for name in values:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
+            raise ValueError(f"path {name!r} leaves the bundle")
+    return {name: FileRecord(**record) for name, record in values.items()}
+
+
+def wrong_file(folder: Path, name: str, record: FileRecord) -> str | None:
+    """What is wrong with a file, or None."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        return f"{name} leads out of the bundle"
+    try:
+        size = path.stat().st_size
+        if size != record.bytes:
+            return f"{name} has {size} bytes, expected {record.bytes}"
+        return None if sha256(path) == record.sha256 else f"{name} has another SHA-256 than {MANIFEST} records"
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except OSError as error:
+        return f"{name} cannot be read: {error.strerror}"
+
+
+def record_file(path: Path) -> FileRecord:
+    """Size and hash of a file as it is now."""
+    return FileRecord(path.stat().st_size, sha256(path))
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,255 @@
+"""A loaded model: text in, text out."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend
+from edgeformer.runtime.beam import beam_search
+from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.errors import InputError, OptionError
+from edgeformer.runtime.greedy import Limits, greedy, greedy_steps
+from edgeformer.runtime.options import GenerationConfig
+from edgeformer.runtime.probabilities import log_softmax
+from edgeformer.runtime.results import Generation, Hypothesis, Score, Timings
+from edgeformer.runtime.text import Text
+
+BATCH_SIZE = 64
+
+Source = str | Sequence[int]
+
+
+class Model:
+    """What `edgeformer.runtime.load` returns. Its methods may be called from several threads at once.
+
+    Attributes:
+        artifact: what is running, with its target and precision.
+        generation_config: the checkpoint's own options, used where a call gives none.
+    """
+
+    def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> None:
+        self.bundle, self.artifact = bundle, artifact
+        self.sizes, self.tokens = bundle.manifest.sizes, bundle.manifest.tokens
+        self.generation_config = GenerationConfig.from_dict(bundle.read_json("generation_config.json"))
+        self.text = Text(bundle)
+        self.executor: Executor = backend(artifact.backend).load(bundle, artifact, threads)
+
+    def generate(
+        self,
+        inputs: Source | Sequence[Source],
+        config: GenerationConfig | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        on_done: Callable[[int], None] = lambda done: None,
+    ) -> list[Generation]:
+        """Generate for each input what it would get alone.
+
+        Args:
+            inputs: texts, or rows of token ids as the tokenizer would give them; a single one counts as a list of one.
+            config: options; the checkpoint's own where it is None.
+            batch_size: most inputs that are computed together; inputs of like lengths are.
+            on_done: called with the number of inputs after each batch.
+
+        Returns:
+            one Generation for each input, in their order.
+
+        Raises:
+            InputError: no inputs, or one that is empty, too long, or outside the vocabulary.
+            OptionError: an option that this model cannot meet.
+        """
+        sources = self.encode_inputs(inputs)
+        config = config or self.generation_config
+        if batch_size < 1:
+            raise OptionError(f"batch_size is {batch_size}, expected at least 1")
+        limits = self.limits(config)
+        generations: dict[int, Generation] = {}
+        by_length = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        for first in range(0, len(sources), batch_size):
+            batch = by_length[first : first + batch_size]
+            found = self.generate_batch([sources[i] for i in batch], config, limits)
+            generations |= zip(batch, found, strict=True)
+            on_done(len(batch))
+        return [generations[i] for i in range(len(sources))]
+
+    def generate_batch(self, sources: list[list[int]], config: GenerationConfig, limits: Limits) -> list[Generation]:
+        clock = Clock()
+        rows = self.executor.start(sources, limits.most)
+        clock.encoded()
+        if config.num_beams == 1:
+            found = [[hypothesis] for hypothesis in greedy(rows, limits, clock.stepped)]
+        else:
+            found = beam_search(rows, limits, config, clock.stepped)
+        timings = clock.timings()
+        return [Generation(tuple(map(self.with_text, several)), timings) for several in found]
+
+    def with_text(self, hypothesis: Hypothesis) -> Hypothesis:
+        return dataclasses.replace(hypothesis, text=self.text.decode(hypothesis.token_ids))
+
+    def stream(self, source: Source, config: GenerationConfig | None = None) -> Iterator[str]:
+        """Pieces of text as they are generated; joined, they are what `generate` gives.
+
+        Raises:
+            InputError: as `generate`.
+            OptionError: as `generate`; num_beams above 1, since a search knows its text only at its end.
+        """
+        (ids,) = self.encode_inputs([source])
+        config = config or self.generation_config
+        if config.num_beams > 1:
+            raise OptionError(f"num_beams is {config.num_beams}: only greedy search can stream, set num_beams to 1")
+        limits = self.limits(config)
+        return self.text.pieces(self.token_stream(ids, limits))
+
+    def token_stream(self, source: list[int], limits: Limits) -> Iterator[int]:
+        for _, tokens, _ in greedy_steps(self.executor.start([source], limits.most), limits):
+            if tokens[0] != limits.end:
+                yield int(tokens[0])
+
+    def score(
+        self, inputs: Sequence[Source], targets: Sequence[Source], *, batch_size: int = BATCH_SIZE
+    ) -> list[Score]:
+        """How likely each target is, given its input.
+
+        Args:
+            inputs: as in `generate`.
+            targets: one for each input: text, or ids without the end token, which is scored as well.
+            batch_size: most pairs that are computed together.
+
+        Raises:
+            InputError: as `generate`; as many targets as inputs are needed; a target that is too long or unknown.
+        """
+        sources = self.encode_inputs(inputs)
+        if isinstance(targets, str) or len(targets) != len(sources):
+            raise InputError(f"{len(sources)} inputs need as many targets, in a list; got {targets!r:.80}")
+        rows = [self.encode_target(target) for target in targets]
+        scores: list[Score] = []
+        for first in range(0, len(rows), batch_size):
+            part = slice(first, first + batch_size)
+            scores += self.score_batch(sources[part], rows[part])
+        return scores
+
+    def encode_target(self, target: Source) -> list[int]:
+        ids = self.text.encode_target(target) if isinstance(target, str) else self.checked_ids(target, empty=True)
+        if len(ids) >= self.sizes.max_positions:
+            raise InputError(f"a target has {len(ids)} tokens, the model has {self.sizes.max_positions} positions")
+        return ids
+
+    def score_batch(self, sources: list[list[int]], targets: list[list[int]]) -> list[Score]:
+        lengths = np.array([len(target) + 1 for target in targets])
+        given = np.full((len(targets), lengths.max()), self.tokens.pad, np.int64)
+        for row, target in zip(given, targets, strict=True):
+            row[: len(target) + 1] = [self.tokens.start, *target]
+        rows = self.executor.start(sources, int(lengths.max()))
+        every = np.broadcast_to(np.arange(lengths.max()), given.shape)
+        log_probs = log_softmax(rows.step(given, lengths, every))
+        return [
+            Score(tuple(row[np.arange(len(target) + 1), [*target, self.tokens.end]].tolist()))
+            for row, target in zip(log_probs, targets, strict=True)
+        ]
+
+    def session(self, inputs: Source | Sequence[Source], *, capacity: int | None = None) -> Session:
+        """Rows for a loop of one's own: encode the inputs, then add tokens with `Session.step`.
+
+        Args:
+            inputs: as in `generate`; one row each.
+            capacity: most tokens that a row will hold; the model's positions where it is None.
+        """
+        sources = self.encode_inputs(inputs)
+        most = self.sizes.max_positions
+        if capacity is not None and not 1 <= capacity <= most:
+            raise OptionError(f"capacity is {capacity}, expected 1 to {most}, the model's positions")
+        return Session(self.executor.start(sources, capacity or most), capacity or most)
+
+    def encode_inputs(self, inputs: Source | Sequence[Source]) -> list[list[int]]:
+        if isinstance(inputs, str):
+            inputs = [inputs]
+        elif inputs and isinstance(inputs[0], (int, np.integer)):
+            inputs = [inputs]  # type: ignore[list-item]  # a single row of ids
+        if len(inputs) == 0:
+            raise InputError("there are no inputs: give at least one")
+        return [self.text.encode_source(i) if isinstance(i, str) else self.checked_ids(i) for i in inputs]
+
+    def checked_ids(self, ids: Sequence[int], *, empty: bool = False) -> list[int]:
+        row = [int(token) for token in ids]
+        if not row and not empty:
+            raise InputError("an input has no tokens: give at least one")
+        if len(row) > self.sizes.max_positions:
+            raise InputError(f"an input has {len(row)} tokens, the model has {self.sizes.max_positions} positions")
+        if unknown := [token for token in row if not 0 <= token < self.sizes.vocab_size]:
+            raise InputError(f"token ids {unknown} are outside the vocabulary of {self.sizes.vocab_size}")
+        return row
+
+    def limits(self, config: GenerationConfig) -> Limits:
+        positions = self.sizes.max_positions
+        most = config.max_new_tokens or positions
+        if most > positions:
+            raise OptionError(f"max_new_tokens is {most}, the model has {positions} positions")
+        if config.min_new_tokens >= most and config.min_new_tokens:
+            raise OptionError(f"min_new_tokens {config.min_new_tokens} leaves no room for an end within {most} tokens")
+        if config.num_beams >= self.sizes.vocab_size:
+            raise OptionError(f"num_beams is {config.num_beams}, the vocabulary has {self.sizes.vocab_size} tokens")
+        return Limits(self.tokens.start, self.tokens.end, config.min_new_tokens, most)
+
+
+class Session:
+    """Rows with their caches: the bare loop."""
+
+    def __init__(self, rows: Rows, capacity: int) -> None:
+        self.rows, self.capacity = rows, capacity
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        del self.rows
+
+    @property
+    def cache_lengths(self) -> Ints:
+        """Tokens that each row holds, int64 (batch,)."""
+        return self.rows.cache_lengths.copy()
+
+    def step(
+        self, input_ids: Ints | Sequence[Sequence[int]], lengths: Ints | None = None, logits_at: Ints | None = None
+    ) -> Floats:
+        """Add tokens to each row.
+
+        Args:
+            input_ids: int64 (batch, q_len), right-padded with any id.
+            lengths: int64 (batch,), how many of them are real; q_len where it is None.
+            logits_at: int64 (batch, n), positions in q_len whose logits are wanted; each row's last where it is None.
+
+        Returns:
+            logits, float32 (batch, n, vocab_size).
+
+        Raises:
+            InputError: another batch than the session's, or more tokens than its capacity.
+        """
+        ids = np.asarray(input_ids, np.int64)
+        batch = len(self.rows.cache_lengths)
+        if ids.ndim != 2 or len(ids) != batch or ids.shape[1] < 1:
+            raise InputError(f"input_ids are {ids.shape}, expected ({batch}, q_len) with q_len of at least 1")
+        longest = int(self.rows.cache_lengths.max()) + ids.shape[1]
+        if longest > self.capacity:
+            raise InputError(f"a row would hold {longest} tokens, the session's capacity is {self.capacity}")
+        return self.rows.step(ids, lengths, logits_at).copy()
+
+
+class Clock:
+    """Seconds from its making to each event."""
+
+    def __init__(self) -> None:
+        self.begin, self.encode, self.first, self.steps = time.perf_counter(), 0.0, 0.0, 0
+
+    def encoded(self) -> None:
+        self.encode = time.perf_counter() - self.begin
+
+    def stepped(self) -> None:
+        if not self.steps:
+            self.first = time.perf_counter() - self.begin
+        self.steps += 1
+
+    def timings(self) -> Timings:
+        return Timings(self.encode, self.first, time.perf_counter() - self.begin, self.steps)

@@ -1,0 +1,70 @@
+"""The contract between exporter and runtime: names, element types and symbolic shapes of every graph's inputs and outputs.
+
+Every decoder exports to one *step graph* that serves prefill, decoding and scoring alike. Query t of row b stands at
+`cache_lengths[b] + t` and sees its own row's cache up to there; what padding wrote behind a row's length is never seen,
+and is overwritten by the next step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+INPUT_IDS = "input_ids"
+SOURCE_LENGTHS = "source_lengths"
+CACHE_LENGTHS = "cache_lengths"
+LOGITS_AT = "logits_at"
+LOGITS = "logits"
+
+Dims = tuple["str | int", ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sizes:
+    """The numbers that shape a model's caches and outputs."""
+
+    vocab_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    max_positions: int
+
+
+def key_value_names(prefix: str, num_layers: int) -> list[str]:
+    """`prefix.0.key`, `prefix.0.value`, `prefix.1.key`, ..."""
+    return [f"{prefix}.{i}.{part}" for i in range(num_layers) for part in ("key", "value")]
+
+
+def past_names(sizes: Sizes) -> list[str]:
+    return key_value_names("past_key_values", sizes.num_layers)
+
+
+def present_names(sizes: Sizes) -> list[str]:
+    return key_value_names("present", sizes.num_layers)
+
+
+def encoded_names(sizes: Sizes) -> list[str]:
+    return key_value_names("encoder_key_values", sizes.num_layers)
+
+
+def encoder_inputs() -> dict[str, Dims]:
+    """int64 inputs of the encoder graph; `input_ids` is right-padded."""
+    return {INPUT_IDS: ("batch", "source_len"), SOURCE_LENGTHS: ("batch",)}
+
+
+def step_inputs() -> dict[str, Dims]:
+    """int64 inputs of the step graph; caches and the encoder's keys and values follow them."""
+    return {
+        INPUT_IDS: ("batch", "q_len"),
+        CACHE_LENGTHS: ("batch",),
+        LOGITS_AT: ("batch", "n"),
+        SOURCE_LENGTHS: ("batch",),
+    }
+
+
+def cache_shape(sizes: Sizes) -> Dims:
+    return ("batch", sizes.num_kv_heads, "capacity", sizes.head_dim)
+
+
+def encoded_shape(sizes: Sizes) -> Dims:
+    return ("batch", sizes.num_heads, "source_len", sizes.head_dim)

@@ -1,0 +1,103 @@
+"""Text to ids and back, by the tokenizers that the checkpoint came with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from edgeformer.runtime.bundle import Bundle
+from edgeformer.runtime.errors import BundleError, InputError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+SOURCE = "tokenizer.json"
+TARGET = "target_tokenizer.json"
+INCOMPLETE = "\ufffd"  # what a tokenizer shows for the first bytes of a character whose others are still to come
+
+
+class Text:
+    """The tokenizers of a bundle: one for sources, and one for targets where the checkpoint has another."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.source = load_tokenizer(bundle, SOURCE)
+        self.target = load_tokenizer(bundle, TARGET) if TARGET in bundle.manifest.files else self.source
+        self.longest_source = bundle.manifest.sizes.max_positions
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, with the special tokens that the tokenizer adds.
+
+        Raises:
+            InputError: a text is empty, too long, or holds what the vocabulary lacks.
+        """
+        return [self.encode_source(text) for text in texts]
+
+    def encode_source(self, text: str) -> list[int]:
+        if not text.strip():
+            raise InputError(f"an input is empty ({text!r}): give at least one character")
+        ids = encode(self.source, text, special=True)
+        if len(ids) > self.longest_source:
+            shown = text if len(text) <= 40 else f"{text[:37]}..."
+            raise InputError(
+                f"input {shown!r} is {len(ids)} tokens long, the model has {self.longest_source} positions: shorten it"
+            )
+        return ids
+
+    def encode_target(self, text: str) -> list[int]:
+        """Ids of a target, without special tokens.
+
+        Raises:
+            InputError: it holds what the vocabulary lacks.
+        """
+        return encode(self.target, text, special=False)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.target.decode(list(ids), skip_special_tokens=True))
+
+    def pieces(self, ids: Iterable[int]) -> Iterator[str]:
+        """Text that each id adds; together they are the text of all ids. Some pieces are empty."""
+        so_far: list[int] = []
+        shown = ""
+        for token in ids:
+            so_far.append(token)
+            text = self.decode(so_far)
+            if text.endswith(INCOMPLETE) or not text.startswith(shown):
+                continue
+            yield text[len(shown) :]
+            shown = text
+        rest = self.decode(so_far)
+        if rest != shown:
+            yield rest[len(shown) :]
+
+
+def load_tokenizer(bundle: Bundle, name: str) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    if name not in bundle.manifest.files:
+        raise BundleError(f"bundle {bundle.folder}", [f"it has no {name}: give token ids instead of text"])
+    try:
+        return Tokenizer.from_file(str(bundle.folder / name))
+    except Exception as error:  # tokenizers raises plain Exception
+        raise BundleError(f"bundle {bundle.folder}", [f"{name} is not a tokenizer: {error}"]) from error
+
+
+def encode(tokenizer: Tokenizer, text: str, *, special: bool) -> list[int]:
+    try:
+        return list(tokenizer.encode(text, add_special_tokens=special).ids)
+    except Exception as error:  # plain Exception as well: a token outside a vocabulary that has no unknown token
+        raise InputError(unknown_parts(tokenizer, text, error)) from error
+
+
+def unknown_parts(tokenizer: Tokenizer, text: str, error: Exception) -> str:
+    """Which parts of a text the vocabulary lacks, and what it has."""
+    normalized = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+    parts = [(normalized, (0, len(normalized)))]
+    if tokenizer.pre_tokenizer:
+        parts = tokenizer.pre_tokenizer.pre_tokenize_str(normalized)
+    unknown = [f"{part!r} at {start}" for part, (start, _) in parts if tokenizer.token_to_id(part) is None]
+    if not unknown:
+        return f"input {text!r} cannot be tokenized: {error}"
+    special = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    known = sorted(set(tokenizer.get_vocab()) - special)
+    listed = f"; known: {' '.join(known)}" if len(known) <= 100 else ""
+    return f"input {text!r} holds what the model does not know: {', '.join(unknown)}{listed}"
