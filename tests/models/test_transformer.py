@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -158,7 +157,10 @@ def torch_layers(model: Transformer) -> tuple[nn.TransformerEncoder, nn.Transfor
         "dim_feedforward": config.d_ff, "activation": activation, "layer_norm_eps": config.norm_eps,
         "norm_first": pre, "batch_first": True,
     }  # fmt: skip
-    norms = [copy.deepcopy(norm) if pre else None for norm in (model.encoder_norm, model.decoder_norm)]
+    norms = [nn.LayerNorm(config.d_model, eps=config.norm_eps) if pre else None for _ in range(2)]
+    for norm, given in zip(norms, (model.encoder_norm, model.decoder_norm), strict=True):
+        if norm:
+            norm.load_state_dict(given.state_dict())
     encoder_layer = nn.TransformerEncoderLayer(config.d_model, config.num_heads, **choices)
     decoder_layer = nn.TransformerDecoderLayer(config.d_model, config.num_heads, **choices)
     encoder = nn.TransformerEncoder(encoder_layer, config.num_encoder_layers, norms[0], enable_nested_tensor=False)
@@ -382,7 +384,7 @@ def test_dropout_acts_in_training_alone(make_model: MakeModel) -> None:
 
 
 def test_dropout_is_on_the_embeddings_and_on_each_sublayers_output(make_model: MakeModel) -> None:
-    """Section 5.4: where everything is dropped, nothing is left of the former, and only the residual path of the latter."""
+    """Section 5.4: where everything is dropped, nothing is left of the former, and of the latter the residual path."""
     model = make_model(norm_placement="pre", dropout=1 - 1e-12).train()
     (source, lengths), (target, _) = padded(SOURCES), padded(TARGETS)
     positions = torch.arange(7)[None]
