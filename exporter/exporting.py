@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from edgeformer.exporter import onnx_graphs
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.golden import golden_samples, random_sources
-from edgeformer.exporter.parity import check_golden, require
+from edgeformer.exporter.parity import Check, check_golden, require
 from edgeformer.exporter.staging import check_free, staged
 from edgeformer.models.checkpoint import load_checkpoint
 from edgeformer.models.transformer import Transformer
@@ -29,10 +29,16 @@ KEPT = (
 PORTABLE = "onnx"
 
 Progress = Callable[[str], None]
+OnChecks = Callable[[Sequence[Check]], None]
 
 
 def export_checkpoint(
-    checkpoint: Path, output: Path, *, overwrite: bool = False, progress: Progress = lambda step: None
+    checkpoint: Path,
+    output: Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress = lambda step: None,
+    on_checks: OnChecks = lambda checks: None,
 ) -> Manifest:
     """Export a checkpoint folder to a bundle with portable ONNX graphs, verified against PyTorch.
 
@@ -41,6 +47,7 @@ def export_checkpoint(
         output: the bundle to write.
         overwrite: whether a bundle that is there may be replaced.
         progress: called with the name of each part of the work as it begins.
+        on_checks: called with the comparison to PyTorch.
 
     Raises:
         CheckpointError, ConfigError: the checkpoint cannot be read.
@@ -66,7 +73,9 @@ def export_checkpoint(
         manifest = describe(folder, model)
         (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
         progress("verifying against PyTorch")
-        require(check_golden(load(folder, PORTABLE), manifest.golden), f"the export of {checkpoint}")
+        checks = check_golden(load(folder, PORTABLE), manifest.golden)
+        on_checks(checks)
+        require(checks, f"the export of {checkpoint}")
     return manifest
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from edgeformer.exporter import reference
-from edgeformer.models.transformer import Transformer
 from edgeformer.runtime.bundle import GoldenSample
+
+if TYPE_CHECKING:
+    from edgeformer.models.transformer import Transformer
 
 COUNT = 12
 NUM_BEAMS = 4
@@ -23,6 +25,8 @@ def random_sources(vocabulary: Sequence[int], longest: int, seed: int = 0) -> li
 
 def golden_sample(model: Transformer, source: Sequence[int]) -> GoldenSample:
     """Greedy and beam search over one source in PyTorch without a cache."""
+    from edgeformer.exporter import reference  # brings torch, which a device that checks itself may lack
+
     most = min(MAX_NEW_TOKENS, model.config.max_positions)
     (greedy,) = reference.greedy(model, [source], most)
     beam, beam_score = reference.beam_search(model, source, most, NUM_BEAMS)[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 from onnx_ir.external_data import load_to_model
 
-from edgeformer.exporter.exporting import PORTABLE, Progress, record_files, versions
+from edgeformer.exporter.exporting import PORTABLE, OnChecks, Progress, record_files, versions
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.ort_cpu import rewrite
 from edgeformer.exporter.parity import check_golden, require
@@ -17,10 +17,16 @@ from edgeformer.exporter.staging import staged
 from edgeformer.exporter.targets import find_target
 from edgeformer.runtime import load
 from edgeformer.runtime.bundle import MANIFEST, Artifact, open_bundle
+from edgeformer.runtime.errors import BundleError
 
 
 def optimize_bundle(
-    folder: Path, target_name: str, precision: str | None = None, *, progress: Progress = lambda step: None
+    folder: Path,
+    target_name: str,
+    precision: str | None = None,
+    *,
+    progress: Progress = lambda step: None,
+    on_checks: OnChecks = lambda checks: None,
 ) -> Artifact:
     """Make an artifact for a target from a bundle's portable graphs, and put it into the bundle.
 
@@ -31,6 +37,7 @@ def optimize_bundle(
         target_name: a row of `edgeformer.exporter.targets`.
         precision: how weights are stored; the target's first where it is None.
         progress: called with the name of each part of the work as it begins.
+        on_checks: called with the comparison to PyTorch.
 
     Raises:
         TargetError: no such target, or it cannot do this.
@@ -43,7 +50,8 @@ def optimize_bundle(
     bundle = open_bundle(folder)
     name = f"{target.name}-{precision}"
     portable = bundle.artifact(PORTABLE)
-    assert portable is not None, "every bundle is exported with portable graphs"
+    if portable is None:
+        raise BundleError(f"bundle {folder}", [f"it has no artifact {PORTABLE!r} to begin with: export it anew"])
     graphs = {role: load_to_model(ir.load(folder / path)) for role, path in portable.graphs.items()}
     for role, graph in graphs.items():
         progress(f"rewriting the {role} graph")
@@ -69,5 +77,7 @@ def optimize_bundle(
         (partial / MANIFEST).unlink()
         (partial / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
         progress("verifying against PyTorch's golden samples")
-        require(check_golden(load(partial, name), manifest.golden), f"artifact {name}")
+        checks = check_golden(load(partial, name), manifest.golden)
+        on_checks(checks)
+        require(checks, f"artifact {name}")
     return artifact

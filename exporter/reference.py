@@ -18,7 +18,7 @@ def pad(rows: Sequence[Sequence[int]], fill: int) -> tuple[Tensor, Tensor]:
     """Rows of ids as one right-padded int64 tensor (batch, longest), and their lengths (batch,)."""
     longest = max(map(len, rows))
     padded = [[*row, *[fill] * (longest - len(row))] for row in rows]
-    return torch.tensor(padded), torch.tensor([len(row) for row in rows])
+    return torch.tensor(padded, dtype=torch.int64), torch.tensor([len(row) for row in rows])
 
 
 @torch.inference_mode()

@@ -28,6 +28,7 @@ def staged(output: Path, *, begin_with: Path | None = None, overwrite: bool = Fa
         WriteError: the disk is full, or the place cannot be written.
     """
     check_free(output, overwrite)
+    output = output.resolve()  # a name to write beside, for `.` as well; and what a link leads to, not the link
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{output.name}.partial-", dir=output.parent))

@@ -35,7 +35,7 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
-    """The weights that `attention` gives each value, for looking at: (batch, num_heads, q_len, kv_len), rows sum to 1."""
+    """The weights that `attention` gives each value, to look at: (batch, num_heads, q_len, kv_len), rows sum to 1."""
     return attention_scores(query, key).masked_fill(~mask, -math.inf).softmax(-1)
 
 

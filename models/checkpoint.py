@@ -14,23 +14,24 @@ from edgeformer.models.transformer import Transformer
 from edgeformer.runtime.errors import CheckpointError
 
 WEIGHTS = "model.safetensors"
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # whole numbers would need their scales
 
 
 def load_checkpoint(folder: Path) -> Transformer:
     """The model of a checkpoint folder, in float32 and evaluation mode.
 
     Raises:
-        CheckpointError: with every file that is missing and every tensor that is missing, unknown, of another shape,
-            or not finite.
+        CheckpointError: with every file that is missing, or every tensor that is missing, unknown, of another shape,
+            of another kind than floating point, or not finite.
         ConfigError: the configuration is not one that is known here.
     """
     if not folder.is_dir():
         raise CheckpointError(f"checkpoint {folder}", ["there is no such folder"])
+    if missing := [name for name in ("config.json", WEIGHTS) if not (folder / name).exists()]:
+        raise CheckpointError(f"checkpoint {folder}", [f"{name} is missing" for name in missing])
     model = Transformer(read_config(folder))
     try:
         tensors = load_file(folder / WEIGHTS)
-    except FileNotFoundError:
-        raise CheckpointError(f"checkpoint {folder}", [f"{WEIGHTS} is missing"]) from None
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"checkpoint {folder}", [f"{WEIGHTS} cannot be read: {error}"]) from error
     if problems := wrong_tensors(model.state_dict(), tensors):
@@ -47,13 +48,21 @@ def wrong_tensors(expected: dict[str, torch.Tensor], given: dict[str, torch.Tens
             problems.append(f"tensor {name} is unknown to this model")
         elif tensor.shape != expected[name].shape:
             problems.append(f"tensor {name} is {tuple(tensor.shape)}, expected {tuple(expected[name].shape)}")
+        elif tensor.dtype not in FLOATS:
+            problems.append(f"tensor {name} is {tensor.dtype}, expected one of {', '.join(map(str, FLOATS))}")
         elif not torch.isfinite(tensor).all():
             problems.append(f"tensor {name} holds NaN or infinite values")
     return problems
 
 
 def save_checkpoint(folder: Path, model: Transformer, dtype: torch.dtype = torch.float32) -> None:
-    """Write `config.json` and the weights, stored as dtype, into an existing folder."""
-    (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
+    """Write `config.json` and the weights, stored as dtype, into an existing folder.
+
+    Raises:
+        CheckpointError: a weight is not finite, or not in dtype; nothing is written.
+    """
     tensors = {name: tensor.detach().to(dtype).contiguous() for name, tensor in model.state_dict().items()}
+    if problems := wrong_tensors(tensors, tensors):
+        raise CheckpointError(f"checkpoint {folder}", problems)
+    (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +15,15 @@ from edgeformer.runtime.errors import CheckpointError, ConfigError
 Activation = Literal["relu", "gelu", "silu"]
 NormPlacement = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned"]
+
+
+def is_whole(value: object) -> bool:
+    """JSON's true is no 1."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    return is_whole(value) or isinstance(value, float)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,20 +60,19 @@ class TransformerConfig:
 
     def _wrong_sizes(self) -> list[str]:
         sizes = "vocab_size d_model num_heads num_encoder_layers num_decoder_layers d_ff max_positions".split()
+        wrong = {name for name in sizes if not is_whole(value := getattr(self, name)) or value < 1}
         problems = [
-            f"{name} is {value!r}, expected a whole number of at least 1"
+            f"{name} is {getattr(self, name)!r}, expected a whole number of at least 1"
             for name in sizes
-            if not isinstance(value := getattr(self, name), int) or isinstance(value, bool) or value < 1
+            if name in wrong
         ]
-        if problems:
-            return problems
-        if self.d_model % self.num_heads:
+        if not wrong & {"d_model", "num_heads"} and self.d_model % self.num_heads:
             problems.append(f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}")
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if "d_model" not in wrong and self.positions == "sinusoidal" and self.d_model % 2:
             problems.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs of sine and cosine")
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             value = getattr(self, name)
-            if not isinstance(value, int) or not 0 <= value < self.vocab_size:
+            if not is_whole(value) or value < 0 or ("vocab_size" not in wrong and value >= self.vocab_size):
                 problems.append(f"{name} is {value!r}, outside the vocabulary of {self.vocab_size}")
         return problems
 
@@ -73,9 +83,11 @@ class TransformerConfig:
             for name, allowed in choices.items()
             if (value := getattr(self, name)) not in get_args(allowed)
         ]
-        if not isinstance(self.dropout, (int, float)) or not 0 <= self.dropout < 1:
+        if not isinstance(self.scale_embeddings, bool):
+            problems.append(f"scale_embeddings is {self.scale_embeddings!r}, expected true or false")
+        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
             problems.append(f"dropout is {self.dropout!r}, expected a number from 0 up to 1")
-        if not isinstance(self.norm_eps, (int, float)) or not self.norm_eps > 0:
+        if not is_number(self.norm_eps) or not 0 < self.norm_eps < math.inf:
             problems.append(f"norm_eps is {self.norm_eps!r}, expected a number above 0")
         return problems
 
@@ -85,20 +97,29 @@ class TransformerConfig:
         return self.d_model // self.num_heads
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:
+    def from_dict(cls, values: Mapping[str, Any], subject: str = "config.json") -> TransformerConfig:
         """Build from the keys of a config.json; a key that is not understood is an error, not ignored.
 
+        Args:
+            values: the keys and their values; `model_type` may be among them.
+            subject: what an error calls them.
+
         Raises:
-            ConfigError: an unknown or missing key, or a value out of range.
+            ConfigError: with every key that is unknown or missing and every value out of range.
         """
         known = {field.name: field for field in dataclasses.fields(cls)}
         given = {key: value for key, value in values.items() if key != "model_type"}
         problems = [f"key {key!r} is not understood" for key in given if key not in known]
-        required = [name for name, field in known.items() if field.default is dataclasses.MISSING]
-        problems += [f"key {name!r} is missing" for name in required if name not in given]
+        missing = [name for name, field in known.items() if field.default is dataclasses.MISSING and name not in given]
+        problems += [f"key {name!r} is missing" for name in missing]
+        fitting = {key: value for key, value in given.items() if key in known}
+        try:  # the missing keys, all of them sizes, are no reason to keep quiet about the values of the others
+            config = cls(**{**dict.fromkeys(missing, sys.maxsize), **fitting})
+        except ConfigError as error:
+            raise ConfigError(subject, [*problems, *error.problems]) from None
         if problems:
-            raise ConfigError("config.json", problems)
-        return cls(**given)
+            raise ConfigError(subject, problems)
+        return config
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of config.json, `model_type` first."""
@@ -122,14 +143,15 @@ def preset(name: str, *, vocab_size: int = 37000, **changes: Any) -> Transformer
     """
     if name not in PRESETS:
         raise ConfigError("presets", [f"there is no {name!r}; known: {', '.join(PRESETS)}"])
-    return TransformerConfig.from_dict({"vocab_size": vocab_size, **PRESETS[name], **changes})
+    values = {"vocab_size": vocab_size, **PRESETS[name], **changes}
+    return TransformerConfig.from_dict(values, subject=f"preset {name}")
 
 
 def read_config(folder: Path) -> TransformerConfig:
     """Read `config.json` of a checkpoint folder.
 
     Raises:
-        CheckpointError: the file is missing or is not JSON.
+        CheckpointError: the file is missing, cannot be read, or is not JSON.
         ConfigError: its content is not a model that is known here.
     """
     path = folder / "config.json"
@@ -137,9 +159,11 @@ def read_config(folder: Path) -> TransformerConfig:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {folder}", ["config.json is missing"]) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {folder}", [f"config.json cannot be read: {error.strerror}"]) from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"checkpoint {folder}", [f"config.json is not JSON: {error}"]) from error
     if not isinstance(values, dict) or values.get("model_type") != "transformer":
         kind = values.get("model_type") if isinstance(values, dict) else values
-        raise ConfigError(f"{path}", [f"model_type is {kind!r}; known: transformer"])
-    return TransformerConfig.from_dict(values)
+        raise ConfigError(str(path), [f"model_type is {kind!r}; known: transformer"])
+    return TransformerConfig.from_dict(values, subject=str(path))

@@ -153,7 +153,9 @@ def read_manifest(folder: Path) -> Manifest:
         values = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BundleError(subject, [f"{MANIFEST} is missing, so this is not a bundle"]) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise BundleError(subject, [f"{MANIFEST} cannot be read: {error.strerror}"]) from error
+    except (ValueError, RecursionError) as error:
         raise BundleError(subject, [f"{MANIFEST} is damaged: {error}"]) from error
     version = values.get("schema_version") if isinstance(values, dict) else None
     if not isinstance(version, int):

@@ -1,10 +1,12 @@
-"""Tiny Transformers for every test that needs one. Tests of the runtime load no torch through this file."""
+"""Tiny Transformers, and a tiny bundle, for every test that needs one. Tests of the runtime load no torch through this."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +23,17 @@ TINY: dict[str, Any] = {
     "vocab_size": 29, "d_model": 20, "num_heads": 5, "num_encoder_layers": 2, "num_decoder_layers": 3, "d_ff": 24,
     "max_positions": 64,
 }  # fmt: skip
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz'"
+PHONEMES = (
+    "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH".split()
+)
+SPEAKER: dict[str, Any] = {
+    "vocab_size": 3 + len(LETTERS) + len(PHONEMES), "d_model": 32, "num_heads": 2, "num_encoder_layers": 2,
+    "num_decoder_layers": 2, "d_ff": 64, "max_positions": 32, "dropout": 0.0,
+}  # fmt: skip
+
+Pairs = list[tuple[list[int], list[int]]]
 
 
 @pytest.fixture(scope="session")
@@ -46,9 +59,29 @@ def make_model() -> Callable[..., Transformer]:
     return make
 
 
-@pytest.fixture(scope="session")
-def half_trained(make_model: Callable[..., Transformer]) -> Transformer:
-    """The tiny model after a second of learning to spell backwards: it errs, and ends its rows at many lengths.
+def teach(model: Transformer, batches: Iterable[Pairs], learning_rate: float) -> None:
+    """A second of training: random weights say one token for ever, which shows little of a decoding loop."""
+    import torch
+    import torch.nn.functional as F
+
+    from edgeformer.exporter.reference import pad
+
+    config = model.config
+    optimizer = torch.optim.Adam(model.parameters(), learning_rate)
+    model.train()
+    for batch in batches:
+        source, lengths = pad([word for word, _ in batch], config.pad_token_id)
+        given, _ = pad([[config.bos_token_id, *said] for _, said in batch], config.pad_token_id)
+        wanted, _ = pad([[*said, config.eos_token_id] for _, said in batch], -100)
+        loss = F.cross_entropy(model(source, lengths, given).flatten(0, 1), wanted.flatten(), ignore_index=-100)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.requires_grad_(False).eval()
+
+
+def half_train(model: Transformer) -> Transformer:
+    """A second of learning to spell backwards, after which it errs, and ends its rows at many lengths.
 
     Random weights say one token for ever, which shows little of a decoding loop.
     """
@@ -57,7 +90,7 @@ def half_trained(make_model: Callable[..., Transformer]) -> Transformer:
 
     from edgeformer.exporter.reference import pad
 
-    model, rng = make_model(dropout=0.0).float().train(), random.Random(0)
+    model, rng = model.float().train(), random.Random(0)
     config = model.config
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(80):
@@ -70,3 +103,44 @@ def half_trained(make_model: Callable[..., Transformer]) -> Transformer:
         loss.backward()
         optimizer.step()
     return model.requires_grad_(False).double().eval()
+
+
+@pytest.fixture(scope="session")
+def half_trained(make_model: Callable[..., Transformer]) -> Transformer:
+    """The tiny model after a second of learning."""
+    return half_train(make_model(dropout=0.0))
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(make_model: Callable[..., Transformer], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint folder: letters a to z in, A to Z out, with spaces between them. Copy it before changing it."""
+    from edgeformer.models.checkpoint import save_checkpoint
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+    folder = tmp_path_factory.mktemp("tiny") / "checkpoint"
+    folder.mkdir()
+    model = half_train(make_model(dropout=0.0, d_model=32, num_heads=2, d_ff=64, max_positions=32))
+    save_checkpoint(folder, model)
+    special = ["<pad>", "<s>", "</s>"]
+    for name, letters in (("tokenizer.json", ascii_lowercase), ("target_tokenizer.json", ascii_uppercase)):
+        tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate([*special, *letters])}))
+        tokenizer.add_special_tokens(special)
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        if letters == ascii_lowercase:
+            tokenizer.normalizer = normalizers.Lowercase()
+            tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+        tokenizer.save(str(folder / name))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny checkpoint's bundle, with the artifacts of ort-cpu. Copy it before changing it."""
+    from edgeformer.exporter.exporting import export_checkpoint
+    from edgeformer.exporter.optimizing import optimize_bundle
+
+    folder = tmp_path_factory.mktemp("tiny") / "bundle"
+    export_checkpoint(tiny_checkpoint, folder)
+    for precision in ("fp32", "int8"):
+        optimize_bundle(folder, "ort-cpu", precision)
+    return folder

@@ -74,11 +74,9 @@ def convert(checkpoint: Path, output: Path, quantization: str) -> None:
 
 def vocabulary(checkpoint: Path, vocab_size: int) -> list[str]:
     """The token of every id, from two tokenizers that share one range of ids."""
-    tokens = {
-        i: token
-        for name in TOKENIZERS
-        for token, i in Tokenizer.from_file(str(checkpoint / name)).get_vocab(with_added_tokens=True).items()
-    }
+    texts = [(checkpoint / name).read_text(encoding="utf-8") for name in TOKENIZERS]
+    ids = [Tokenizer.from_str(text).get_vocab(with_added_tokens=True) for text in texts]
+    tokens = {i: token for vocab in ids for token, i in vocab.items()}
     if sorted(tokens) != list(range(vocab_size)):
         raise ConversionError(f"the tokenizers of {checkpoint} do not name every id below {vocab_size} and no other")
     if len(set(tokens.values())) != vocab_size:

@@ -75,7 +75,7 @@ class Peer:
         }
         self.warm: set[tuple[int, int]] = set()
         begin = time.perf_counter()
-        self.tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
+        self.tokenizer = Tokenizer.from_str((options.model / "tokenizer.json").read_text(encoding="utf-8"))
         self.translator = ctranslate2.Translator(
             str(options.model),
             compute_type=options.compute_type,
@@ -83,6 +83,17 @@ class Peer:
             intra_threads=options.threads,
         )
         self.load_seconds = time.perf_counter() - begin
+        self.check_words()
+
+    def check_words(self) -> None:
+        """Refuse what no round could answer, before one is timed."""
+        if not self.words:
+            sys.exit("error: there are no words to say")
+        for word in self.words:
+            try:
+                self.tokenizer.encode(word)
+            except Exception as error:  # tokenizers raises no narrower class
+                sys.exit(f"error: {word!r} cannot be spelled: {error}")
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -229,7 +240,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
-    options.function(options)
+    try:
+        options.function(options)
+    except (OSError, RuntimeError) as error:  # a file that is missing, a model that CTranslate2 refuses
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ ROWS = [
     [[5, 6], [7]],
     [[1], [2, 3, 4], [5, 6]],
     [[], [5]],
-    pytest.param([[], []], marks=pytest.mark.xfail(strict=True, reason="waits for models.patch")),
+    [[], []],
 ]
 
 

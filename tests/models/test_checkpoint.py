@@ -127,7 +127,6 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     assert problems(folder) == (f"{name} is missing",)
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 def test_all_missing_files_are_named(tmp_path: Path) -> None:
     assert problems(tmp_path) == ("config.json is missing", f"{WEIGHTS} is missing")
 
@@ -208,7 +207,6 @@ def test_a_scalar_does_not_stand_in_for_a_bias(folder: Path) -> None:
     assert problems(folder) == ("tensor encoder_layers.0.attention.query.bias is (1,), expected (20,)",)
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 @pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn], ids=str)
 def test_quantized_weights_are_not_taken_for_numbers(folder: Path, dtype: torch.dtype) -> None:
     rewrite(folder, embedding__weight=torch.ones(29, 20).to(dtype))
@@ -216,7 +214,6 @@ def test_quantized_weights_are_not_taken_for_numbers(folder: Path, dtype: torch.
     assert problem.startswith(f"tensor embedding.weight is {dtype}, expected ")
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 def test_weights_too_large_for_half_precision_are_refused_before_anything_is_written(
     tmp_path: Path, make_model: MakeModel
 ) -> None:

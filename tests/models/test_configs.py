@@ -58,7 +58,6 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         preset("huge")
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 def test_a_preset_refuses_a_change_of_what_is_not_there() -> None:
     with pytest.raises(ConfigError, match="preset base: key 'width' is not understood"):
         preset("base", width=3)
@@ -98,7 +97,6 @@ def test_norm_eps_is_above_0(value: object) -> None:
     assert problems(norm_eps=value) == (f"norm_eps is {value!r}, expected a number above 0",)
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -143,7 +141,6 @@ def test_everything_that_is_wrong_comes_in_one_error() -> None:
     assert len(found) == 8
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 def test_a_wrong_size_hides_no_other_problem() -> None:
     found = problems(num_heads=0, d_model=15, d_ff=0, pad_token_id=-1, eos_token_id=30, norm_placement="mid")
     assert named(found) == {"num_heads", "d_model", "d_ff", "pad_token_id", "eos_token_id", "norm_placement"}
@@ -188,7 +185,6 @@ def test_missing_and_unknown_keys_come_in_one_error() -> None:
     assert caught.value.problems == ("key 'vocabulary' is not understood", "key 'vocab_size' is missing")
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 @pytest.mark.parametrize("keys", [{"vocab_size": 30}, {}], ids=["complete", "without vocab_size"])
 def test_unknown_keys_hide_no_wrong_value(keys: dict[str, int]) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -225,13 +221,11 @@ def test_a_damaged_config_is_named(tmp_path: Path, content: str | bytes) -> None
     assert str(tmp_path) in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 def test_a_config_that_nests_without_end_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"config\.json is not JSON"):
         read_config(write(tmp_path, "[" * 100_000))
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 def test_a_config_that_is_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").mkdir()
     with pytest.raises(CheckpointError, match=r"config\.json cannot be read"):
@@ -252,7 +246,6 @@ def test_a_wrong_value_in_a_file_is_named(tmp_path: Path) -> None:
         read_config(write(tmp_path, json.dumps({**config().to_dict(), "d_ff": 0})))
 
 
-@pytest.mark.xfail(strict=True, reason="waits for models.patch")
 @pytest.mark.parametrize("wrong", [{"d_ff": 0}, {"width": 3}], ids=str)
 def test_the_error_says_in_which_file(tmp_path: Path, wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError) as caught:

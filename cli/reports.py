@@ -1,0 +1,74 @@
+"""What several commands say about bundles, as values for JSON and as rows for tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgeformer.cli.printing import size
+from edgeformer.runtime.backends import backends
+from edgeformer.runtime.bundle import Artifact, FileRecord, Manifest
+
+if TYPE_CHECKING:
+    from edgeformer.exporter.parity import Check
+
+
+def bytes_of(files: Mapping[str, FileRecord]) -> int:
+    return sum(record.bytes for record in files.values())
+
+
+def cannot_run(artifact: Artifact) -> str | None:
+    """Why an artifact cannot run here, or None if it can."""
+    backend = backends().get(artifact.backend)
+    if backend is None:
+        return f"backend {artifact.backend} is not installed"
+    return backend.unavailable()
+
+
+def describe_model(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "family": manifest.model_type,
+        "sizes": dataclasses.asdict(manifest.sizes),
+        "tokens": dataclasses.asdict(manifest.tokens),
+    }
+
+
+def describe_artifact(artifact: Artifact) -> dict[str, Any]:
+    return {
+        "name": artifact.name,
+        "target": artifact.target,
+        "backend": artifact.backend,
+        "precision": artifact.precision,
+        "bytes": bytes_of(artifact.files),
+        "files": {name: record.bytes for name, record in artifact.files.items()},
+        "versions": dict(artifact.versions),
+    }
+
+
+def describe_checks(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(check) for check in checks]
+
+
+def model_rows(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
+    """Rows of two columns: what the bundle holds."""
+    sizes, tokens = manifest.sizes, manifest.tokens
+    return [
+        ("bundle", str(folder)),
+        ("family", manifest.model_type),
+        ("sizes", ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(sizes).items())),
+        ("tokens", f"pad {tokens.pad}, start {tokens.start}, end {tokens.end}"),
+    ]
+
+
+def artifact_row(artifact: Artifact) -> tuple[str, str]:
+    return (
+        "artifact",
+        f"{artifact.name}, {artifact.precision} for {artifact.target}, {size(bytes_of(artifact.files))}",
+    )
+
+
+def check_rows(checks: Sequence[Check]) -> list[tuple[str, str, str]]:
+    """Rows of three columns: check, whether it passed, and the detail."""
+    return [(check.name, "passed" if check.passed else "FAILED", check.detail) for check in checks]

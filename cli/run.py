@@ -1,0 +1,170 @@
+"""`edgeformer run`: texts in, generated texts out."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from edgeformer.cli.inputs import Line
+    from edgeformer.runtime import Generation, GenerationConfig, Model
+
+BATCHES = 16  # read ahead, so that inputs of like lengths can be computed together
+
+
+def run(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder made by `edgeformer export`.")],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Inputs; `-` reads lines of standard input.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Read one input a line, in UTF-8.", show_default=False)
+    ] = None,
+    artifact: Annotated[
+        str | None, typer.Option("--artifact", metavar="NAME", help="What to run; the best that runs here by default.")
+    ] = None,
+    num_beams: Annotated[
+        int | None, typer.Option("--num-beams", help="Hypotheses of a beam search; 1 is greedy.")
+    ] = None,
+    num_return_sequences: Annotated[
+        int | None, typer.Option("--num-return-sequences", help="Results for each input, at most --num-beams.")
+    ] = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option("--length-penalty", help="A hypothesis' score is divided by its length to this power."),
+    ] = None,
+    early_stopping: Annotated[
+        str | None, typer.Option("--early-stopping", metavar="true|false|never", help="When a beam search ends.")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", help="Most tokens to generate, the end token among them.")
+    ] = None,
+    min_new_tokens: Annotated[
+        int | None, typer.Option("--min-new-tokens", help="Fewest tokens to generate before the end.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Most inputs that are computed together.")] = 64,
+    threads: Annotated[int | None, typer.Option("--threads", help="Cores to use; all by default.")] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print each piece of text as it comes; greedy only.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print a line of JSON for each input: input, text, score, token_ids, finish_reason, and hypotheses "
+            "where more than one was asked for.",
+        ),
+    ] = False,
+) -> None:
+    """Generate for texts, the lines of a file, or the lines of standard input.
+
+    One text on the command line gives its result alone; otherwise each line is the input, a tab and the result, and
+    with --num-return-sequences another tab and the score. Options that are not given are the checkpoint's own.
+
+    Example:
+      edgeformer run bundle/ hello
+      edgeformer run bundle/ --file words.txt --num-beams 4 --json
+      edgeformer run bundle/ < words.txt
+    """
+    if stream and as_json:
+        raise typer.BadParameter("--stream prints text as it comes, --json whole results: give one of them")
+    from edgeformer.cli import inputs, progress
+    from edgeformer.runtime import load
+
+    lines = inputs.given(texts or [], file)
+    model = load(bundle, artifact, threads=threads)
+    config = options(
+        model.generation_config,
+        num_beams=num_beams,
+        num_return_sequences=num_return_sequences,
+        length_penalty=length_penalty,
+        early_stopping=early_stopping,
+        max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
+    )
+    alone = texts is not None and len(texts) == 1 and isinstance(lines, list)
+    if stream:
+        print_streams(model, lines, config, alone)
+        return
+    total = len(lines) if isinstance(lines, list) else None
+    with progress.counting("inputs", total, hidden=sys.stdout.isatty()) as on_done:
+        for line, generation in generate(model, lines, config, batch_size, on_done):
+            print_generation(line, generation, config, alone=alone, as_json=as_json)
+
+
+def options(defaults: GenerationConfig, **given: Any) -> GenerationConfig:
+    """The checkpoint's own options, those that were given changed.
+
+    Raises:
+        OptionError: a value out of range, or options that contradict each other.
+    """
+    import dataclasses
+
+    changes = {name: value for name, value in given.items() if value is not None}
+    words = {"true": True, "false": False}
+    if "early_stopping" in changes:
+        changes["early_stopping"] = words.get(changes["early_stopping"], changes["early_stopping"])
+    return dataclasses.replace(defaults, **changes)
+
+
+def generate(
+    model: Model, lines: Iterable[Line], config: GenerationConfig, batch_size: int, on_done: Any
+) -> Iterator[tuple[Line, Generation]]:
+    """Each line with its result, in their order, some batches at a time: a long file is never held whole.
+
+    Raises:
+        InputError: there are no lines, or the model cannot take one.
+    """
+    from edgeformer.cli.inputs import encode
+    from edgeformer.runtime.errors import InputError
+
+    rest, any_lines = iter(lines), False
+    while chunk := list(itertools.islice(rest, BATCHES * max(batch_size, 1))):
+        any_lines = True
+        rows = encode(model, chunk)
+        yield from zip(chunk, model.generate(rows, config, batch_size=batch_size, on_done=on_done), strict=True)
+    if not any_lines:
+        raise InputError("there are no inputs: give at least one")
+
+
+def print_generation(
+    line: Line, generation: Generation, config: GenerationConfig, *, alone: bool, as_json: bool
+) -> None:
+    from edgeformer.cli.printing import print_json, print_line
+
+    best, several = generation.hypotheses[0], config.num_return_sequences > 1
+    if as_json:
+        found = [
+            {"text": h.text, "score": h.score, "token_ids": h.token_ids, "finish_reason": h.finish_reason}
+            for h in generation.hypotheses
+        ]
+        print_json({"input": line.text, **found[0], **({"hypotheses": found} if several else {})}, indent=None)
+    elif several:
+        for hypothesis in generation.hypotheses:
+            print_line(f"{line.text}\t{hypothesis.text}\t{hypothesis.score:.4f}")
+    else:
+        print_line(best.text if alone else f"{line.text}\t{best.text}")
+
+
+def print_streams(model: Model, lines: Iterable[Line], config: GenerationConfig, alone: bool) -> None:
+    from edgeformer.cli.inputs import encode
+    from edgeformer.cli.printing import print_line
+    from edgeformer.runtime.errors import InputError
+
+    any_lines = False
+    for line in lines:
+        any_lines = True
+        (row,) = encode(model, [line])
+        pieces = model.stream(row, config)
+        if not alone:
+            print_line(line.text, end="\t")
+        for piece in pieces:
+            print_line(piece, end="", flush=True)
+        print_line()
+    if not any_lines:
+        raise InputError("there are no inputs: give at least one")
