@@ -55,7 +55,7 @@ def optimize_bundle(
     graphs = {role: load_to_model(ir.load(folder / path)) for role, path in portable.graphs.items()}
     for role, graph in graphs.items():
         progress(f"rewriting the {role} graph")
-        rewrite(graph, precision)
+        rewrite(graph, role, precision)
     with staged(folder, begin_with=folder, overwrite=True) as partial:
         progress("writing")
         shutil.rmtree(partial / name, ignore_errors=True)

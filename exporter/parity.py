@@ -24,7 +24,8 @@ class Tolerance:
     score: float
 
 
-TOLERANCES = {"fp32": Tolerance(same_tokens=True, score=1e-4), "int8": Tolerance(same_tokens=False, score=0.2)}
+EXACT, ROUNDED = Tolerance(same_tokens=True, score=1e-4), Tolerance(same_tokens=False, score=0.2)
+TOLERANCES = {"fp32": EXACT, "int8": ROUNDED, "int8-rows": ROUNDED}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ TARGETS = {
         Target(
             name="ort-cpu",
             backend="ort-cpu",
-            precisions=("fp32", "int8"),
+            precisions=("fp32", "int8", "int8-rows"),
             attention="GroupQueryAttention and MultiHeadAttention kernels, caches written in place",
             has_run="ran in CI",
         ),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeformer.runtime.backends import Floats, Ints, Rows
 from edgeformer.runtime.greedy import Limits
 from edgeformer.runtime.options import GenerationConfig
-from edgeformer.runtime.probabilities import log_softmax
+from edgeformer.runtime.probabilities import log_sum_exp
 from edgeformer.runtime.results import Hypothesis
 
 
@@ -39,12 +39,12 @@ def beam_search(
         rows.select(rows_kept, sources_kept)
 
 
-def best(values: Floats, count: int) -> Ints:
-    """Indices of the `count` largest of each row, largest first."""
+def best(values: Floats, count: int, each_row: Ints) -> Ints:
+    """Indices of the `count` largest of each row, largest first; each_row is 0, 1, ... as a column."""
     count = min(count, values.shape[1])
     indices = np.argpartition(values, values.shape[1] - count, axis=1)[:, -count:]
-    order = np.argsort(-np.take_along_axis(values, indices, 1), axis=1, kind="stable")
-    return np.take_along_axis(indices, order, 1)
+    order = np.argsort(-values[each_row, indices], axis=1, kind="stable")
+    return indices[each_row, order]
 
 
 @dataclasses.dataclass(slots=True)
@@ -99,6 +99,7 @@ class Search:
         self.limits, self.options, self.beams = limits, options, options.num_beams
         self.results: list[list[Hypothesis]] = [[] for _ in range(sources)]
         self.active = np.arange(sources)
+        self.each_source = np.arange(sources)[:, None]
         self.step = 0
         # The first step has one row a source, since all its beams would be the same.
         self.tokens = np.full((sources, 1), limits.start, np.int64)  # (sources, beams)
@@ -108,25 +109,30 @@ class Search:
 
     def advance(self, logits: Floats) -> tuple[Ints, Ints | None]:
         """Take a step's logits (rows, vocab_size); which rows to go on with, and which sources, None for all."""
-        sources, beams = self.scores.shape
-        log_probs = log_softmax(logits)
+        sources, vocab_size = len(self.active), logits.shape[1]
+        totals = logits + (self.scores.reshape(-1, 1) - log_sum_exp(logits))
         if self.step < self.limits.least:
-            log_probs[:, self.limits.end] = -np.inf
-        vocab_size = log_probs.shape[1]
-        totals = (log_probs.reshape(sources, beams, vocab_size) + self.scores[:, :, None]).reshape(sources, -1)
-        chosen = best(totals, 2 * self.beams)  # (sources, candidates), best first
-        scores = np.take_along_axis(totals, chosen, 1)
-        parents, tokens = np.divmod(chosen, vocab_size)
+            totals[:, self.limits.end] = -np.inf
+        totals = totals.reshape(sources, -1)  # (sources, beams * vocab_size)
+        each = self.each_source[:sources]  # (sources, 1)
+        chosen = best(totals, 2 * self.beams, each)  # (sources, candidates), best first
+        scores, parents = totals[each, chosen], chosen // vocab_size
+        tokens = chosen - parents * vocab_size
         ends = tokens == self.limits.end
+        any_end = ends.any()
         self.step += 1
         last = self.step == self.limits.most
-        self.finish(scores, parents, tokens, ends, last)
+        if any_end or last:
+            self.finish(scores, parents, tokens, ends, last)
         if last:
             return self.retire(np.ones(sources, np.bool_), parents)
-        onward = np.argsort(ends, axis=1, kind="stable")[:, : self.beams]
-        self.scores, self.tokens, parents = (np.take_along_axis(a, onward, 1) for a in (scores, tokens, parents))
-        past = slice(self.step - 1)
-        self.ids[:, :, past] = np.take_along_axis(self.ids[:, :, past], parents[:, :, None], 1)
+        if any_end:
+            onward = np.argsort(ends, axis=1, kind="stable")[:, : self.beams]
+            self.scores, self.tokens, parents = scores[each, onward], tokens[each, onward], parents[each, onward]
+        else:
+            onward = slice(self.beams)
+            self.scores, self.tokens, parents = scores[:, onward], tokens[:, onward], parents[:, onward]
+        self.ids = self.ids[each, parents]
         self.ids[:, :, self.step - 1] = self.tokens
         return self.retire(self.done(), parents)
 
@@ -137,28 +143,31 @@ class Search:
         at = np.flatnonzero(ending.any(axis=1))
         if len(at) == 0:
             return
-        parents, tokens = parents[at, top], tokens[at, top]
-        ids = np.take_along_axis(self.ids[at], parents[:, :, None], 1)
-        ids[:, :, self.step - 1] = tokens
+        ids = self.ids[at[:, None], parents[at, top]]
+        ids[:, :, self.step - 1] = tokens[at, top]
         normalized = scores[at, top] / np.float32(self.step**self.options.length_penalty)
         self.finished.add(at, np.where(ending[at], normalized, -np.inf), ids, self.step, ends[at, top])
 
-    def done(self) -> NDArray[np.bool_]:
-        """Which sources have num_beams finished hypotheses that no running one can displace."""
-        full = self.finished.scores[:, -1] > -np.inf
-        if self.options.early_stopping is True or not full.any():
+    def done(self) -> NDArray[np.bool_] | None:
+        """Which sources have num_beams finished hypotheses that no running one can displace; None if none has."""
+        worst = self.finished.scores[:, -1]
+        full = worst > -np.inf
+        if not full.any():
+            return None
+        if self.options.early_stopping is True:
             return full
         penalty = self.options.length_penalty
         hopeful = self.options.early_stopping == "never" and penalty > 0
         length = self.limits.most if hopeful else self.step
-        attainable = self.scores[:, 0] / np.float32(length**penalty)
-        return full & (attainable <= self.finished.scores[:, -1])
+        done: NDArray[np.bool_] = full & (self.scores[:, 0] / np.float32(length**penalty) <= worst)
+        return done if done.any() else None
 
-    def retire(self, done: NDArray[np.bool_], parents: Ints) -> tuple[Ints, Ints | None]:
+    def retire(self, done: NDArray[np.bool_] | None, parents: Ints) -> tuple[Ints, Ints | None]:
         """Take finished sources out; rows of the last step to go on with, and sources, None for all."""
-        previous = np.arange(len(done))[:, None] * (1 if self.step == 1 else self.beams) + parents
-        if not done.any():
-            return previous.ravel(), None
+        before = 1 if self.step == 1 else self.beams  # rows of a source in the last step
+        rows = self.each_source[: len(parents)] * before + parents
+        if done is None:
+            return rows.ravel(), None
         for source in np.flatnonzero(done):
             found = self.finished.hypotheses(source, self.options.num_return_sequences)
             self.results[self.active[source]] = found
@@ -167,4 +176,4 @@ class Search:
         self.active, self.tokens, self.scores, self.ids = (
             array[going] for array in (self.active, self.tokens, self.scores, self.ids)
         )
-        return previous[going].ravel(), np.flatnonzero(going)
+        return rows[going].ravel(), np.flatnonzero(going)

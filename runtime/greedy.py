@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from edgeformer.runtime.backends import Floats, Ints, Rows
-from edgeformer.runtime.probabilities import log_softmax
+from edgeformer.runtime.probabilities import log_sum_exp
 from edgeformer.runtime.results import FinishReason, Hypothesis
 
 # Rows that ended are computed along until they are this share of the batch: leaving costs a copy of the caches.
-ENDED_SHARE = 0.25
+ENDED_SHARE = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,14 +29,15 @@ def greedy_steps(rows: Rows, limits: Limits) -> Iterator[tuple[Ints, Ints, Float
     """One item a step: indices of the rows that are still going, their new tokens, and the tokens' log-probabilities."""
     going = np.arange(len(rows.cache_lengths))  # (still going,) of the first batch's rows
     at = going  # where the session computes them
-    tokens = np.full(len(going), limits.start, np.int64)  # (rows in the session,)
+    tokens = np.full((len(going), 1), limits.start, np.int64)  # (rows in the session, 1)
     for step in range(limits.most):
-        log_probs = log_softmax(rows.step(tokens[:, None])[:, 0])
+        logits = rows.step(tokens)[:, 0]
+        normalizer = log_sum_exp(logits)[at, 0]
         if step < limits.least:
-            log_probs[:, limits.end] = -np.inf
-        tokens = log_probs.argmax(-1)
-        new = tokens[at]
-        yield going, new, log_probs[at, new]
+            logits[:, limits.end] = -np.inf
+        tokens = logits.argmax(-1, keepdims=True)
+        new = tokens[at, 0]
+        yield going, new, logits[at, new] - normalizer
         unfinished = new != limits.end
         if not unfinished.all():
             going, at = going[unfinished], at[unfinished]

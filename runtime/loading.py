@@ -10,7 +10,7 @@ from edgeformer.runtime.errors import BackendUnavailableError, TargetError
 from edgeformer.runtime.model import Model
 
 # An artifact made for a target before the portable graphs; full precision before what rounds weights.
-PRECISIONS = ("fp32", "int8")
+PRECISIONS = ("fp32", "int8", "int8-rows")
 
 
 def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None = None) -> Model:

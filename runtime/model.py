@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -79,10 +80,11 @@ class Model:
         clock = Clock()
         rows = self.executor.start(sources, limits.most)
         clock.encoded()
-        if config.num_beams == 1:
-            found = [[hypothesis] for hypothesis in greedy(rows, limits, clock.stepped)]
-        else:
-            found = beam_search(rows, limits, config, clock.stepped)
+        with closing(rows):
+            if config.num_beams == 1:
+                found = [[hypothesis] for hypothesis in greedy(rows, limits, clock.stepped)]
+            else:
+                found = beam_search(rows, limits, config, clock.stepped)
         timings = clock.timings()
         return [Generation(tuple(map(self.with_text, several)), timings) for several in found]
 
@@ -104,9 +106,10 @@ class Model:
         return self.text.pieces(self.token_stream(ids, limits))
 
     def token_stream(self, source: list[int], limits: Limits) -> Iterator[int]:
-        for _, tokens, _ in greedy_steps(self.executor.start([source], limits.most), limits):
-            if tokens[0] != limits.end:
-                yield int(tokens[0])
+        with closing(self.executor.start([source], limits.most)) as rows:
+            for _, tokens, _ in greedy_steps(rows, limits):
+                if tokens[0] != limits.end:
+                    yield int(tokens[0])
 
     def score(
         self, inputs: Sequence[Source], targets: Sequence[Source], *, batch_size: int = BATCH_SIZE
@@ -142,9 +145,9 @@ class Model:
         given = np.full((len(targets), lengths.max()), self.tokens.pad, np.int64)
         for row, target in zip(given, targets, strict=True):
             row[: len(target) + 1] = [self.tokens.start, *target]
-        rows = self.executor.start(sources, int(lengths.max()))
         every = np.broadcast_to(np.arange(lengths.max()), given.shape)
-        log_probs = log_softmax(rows.step(given, lengths, every))
+        with closing(self.executor.start(sources, int(lengths.max()))) as rows:
+            log_probs = log_softmax(rows.step(given, lengths, every))
         return [
             Score(tuple(row[np.arange(len(target) + 1), [*target, self.tokens.end]].tolist()))
             for row, target in zip(log_probs, targets, strict=True)
@@ -204,7 +207,7 @@ class Session:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        del self.rows
+        self.rows.close()
 
     @property
     def cache_lengths(self) -> Ints:

@@ -15,6 +15,14 @@ CACHE_LENGTHS = "cache_lengths"
 LOGITS_AT = "logits_at"
 LOGITS = "logits"
 
+# What a step graph rewritten for a CPU takes instead of `cache_lengths`: numbers that the caller has at hand, and that
+# would cost the graph a dozen operators a step.
+POSITIONS = "positions"  # int64 (batch, q_len): where each new token stands
+LAST_POSITIONS = "last_positions"  # int32 (batch,): where each row's last column stands
+TOTAL_LENGTH = "total_length"  # int32 (1,): the longest row, with the new tokens
+SOURCE_SHAPE = "source_shape"  # int64 (3,): queries grouped by source, (sources, rows per source * q_len, d_model)
+ROW_SHAPE = "row_shape"  # int64 (3,): queries by row, (batch, q_len, d_model)
+
 Dims = tuple["str | int", ...]
 
 

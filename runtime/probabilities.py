@@ -9,6 +9,10 @@ from edgeformer.runtime.backends import Floats
 
 def log_softmax(logits: Floats) -> Floats:
     """Natural logarithm of softmax over the last axis, same shape, float32."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    shifted -= np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return shifted
+    return logits - log_sum_exp(logits)
+
+
+def log_sum_exp(logits: Floats) -> Floats:
+    """Logarithm of the sum of exponentials over the last axis, which stays as an axis of length 1."""
+    largest = np.maximum.reduce(logits, axis=-1, keepdims=True)
+    return largest + np.log(np.add.reduce(np.exp(logits - largest), axis=-1, keepdims=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_ir.passes import Sequential
+from onnx_ir.passes import InPlacePass, Sequential
 from onnx_ir.passes.common import (
     CommonSubexpressionEliminationPass,
     DeduplicateInitializersPass,
@@ -11,21 +11,35 @@ from onnx_ir.passes.common import (
 )
 
 from edgeformer.exporter.ort_cpu.attention import CachedAttention, SourceAttention
+from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.projections import PackProjections
+from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
 from edgeformer.exporter.ort_cpu.weight_only import WeightOnly8Bit
 
+# int8: weights in blocks, which is fastest for the few rows of a decoding step; the encoder always has many rows.
+# int8-rows: activations of every product by rows, which is fastest for large batches.
+QUANTIZATION: dict[tuple[str, str], type[InPlacePass]] = {
+    ("int8", "encoder"): RowQuantized,
+    ("int8", "decoder"): WeightOnly8Bit,
+    ("int8-rows", "encoder"): RowQuantized,
+    ("int8-rows", "decoder"): RowQuantized,
+}
 
-def rewrite(model: ir.Model, precision: str) -> None:
-    """Rewrite an encoder or step graph in place.
+
+def rewrite(model: ir.Model, role: str, precision: str) -> None:
+    """Rewrite a portable graph in place.
 
     Args:
-        model: a portable graph, as `edgeformer.exporter.onnx_graphs` makes it.
-        precision: fp32 or int8.
+        model: as `edgeformer.exporter.onnx_graphs` makes it.
+        role: encoder or decoder.
+        precision: fp32, int8 or int8-rows.
     """
-    passes = [CachedAttention(), SourceAttention(), RemoveUnusedNodesPass(), PackProjections(), WantedRows()]
-    if precision == "int8":
-        passes.append(WeightOnly8Bit())
+    passes: list[InPlacePass] = [
+        CachedAttention(), SourceAttention(), RemoveUnusedNodesPass(), GivenPositions(), PackProjections(), WantedRows()
+    ]  # fmt: skip
+    if quantization := QUANTIZATION.get((precision, role)):
+        passes.append(quantization())
     passes += [
         RemoveUnusedNodesPass(),
         CommonSubexpressionEliminationPass(),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 
-from edgeformer.exporter.ort_cpu.matching import ancestry, graph_input, producer
+from edgeformer.exporter.ort_cpu.matching import add_input, ancestry, graph_input, producer
 from edgeformer.runtime import names
 
 MICROSOFT = "com.microsoft"
@@ -60,8 +60,8 @@ def num_heads(query: ir.Value | None) -> int:
 class CachedAttention(InPlacePass):
     """Self-attention over the caches becomes GroupQueryAttention.
 
-    Requires: the step graph of `edgeformer.runtime.names`. Ensures: no Attention reads a cache. With several new
-    tokens in a row, the kernel takes empty caches only, or a batch of one.
+    Requires: the step graph of `edgeformer.runtime.names`. Ensures: no Attention reads a cache; the rows' lengths are
+    inputs. With several new tokens in a row, the kernel takes empty caches only, or a batch of one.
     """
 
     def call(self, model: ir.Model) -> PassResult:
@@ -69,23 +69,12 @@ class CachedAttention(InPlacePass):
         found = [node for node in graph if node.op_type == "Attention" and producer(node.inputs[1], "TensorScatter")]
         if not found:
             return PassResult(model, modified=False)
-        last, total = self.lengths(graph)
+        last = add_input(graph, names.LAST_POSITIONS, ir.DataType.INT32, ("batch",))
+        total = add_input(graph, names.TOTAL_LENGTH, ir.DataType.INT32, (1,))
         for node in found:
             self.rewrite(graph, node, last, total)
         model.opset_imports[MICROSOFT] = 1
         return PassResult(model, modified=True)
-
-    def lengths(self, graph: ir.Graph) -> tuple[ir.Value, ir.Value]:
-        """int32 index of each row's last position (batch,), and the longest row's length, after this step."""
-        tape = ir.tape.Tape()
-        one = ir.val("one", const_value=ir.tensor([1], name="one"))
-        graph.register_initializer(one)
-        q_len = tape.op("Shape", [graph_input(graph, names.INPUT_IDS)], {"start": 1, "end": 2})
-        after = tape.op("Add", [graph_input(graph, names.CACHE_LENGTHS), q_len])
-        last = tape.op("Cast", [tape.op("Sub", [after, one])], {"to": ir.DataType.INT32})
-        total = tape.op("Cast", [tape.op("ReduceMax", [after], {"keepdims": 0})], {"to": ir.DataType.INT32})
-        graph.insert_before(graph[0], tape.nodes)
-        return last, total
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, last: ir.Value, total: ir.Value) -> None:
         query, key, value, mask = node.inputs[:4]
@@ -143,15 +132,11 @@ class SourceAttention(InPlacePass):
         tape = ir.tape.Tape()
         attributes = {"num_heads": num_heads(query)}
         if key.is_graph_input():
-            sources = tape.op("Shape", [key], {"start": 0, "end": 1})
-            rows = tape.op("Shape", [x], {"start": 0, "end": 2})
-            rest = ir.val(f"{node.name}.rest", const_value=ir.tensor([-1, x.shape[2]], name=f"{node.name}.rest"))
-            graph.register_initializer(rest)
-            width = ir.val(f"{node.name}.width", const_value=ir.tensor([x.shape[2]], name=f"{node.name}.width"))
-            graph.register_initializer(width)
-            x = tape.op("Reshape", [x, tape.op("Concat", [sources, rest], {"axis": 0})])
+            by_source = add_input(graph, names.SOURCE_SHAPE, ir.DataType.INT64, (3,))
+            by_row = add_input(graph, names.ROW_SHAPE, ir.DataType.INT64, (3,))
+            x = tape.op("Reshape", [x, by_source])
             attended = tape.op("MultiHeadAttention", [x, key, value, None, lengths], attributes, domain=MICROSOFT)
-            result = tape.op("Reshape", [attended, tape.op("Concat", [rows, width], {"axis": 0})])
+            result = tape.op("Reshape", [attended, by_row])
         else:
             inputs = [x, before_heads(key), before_heads(value), None, lengths]
             result = tape.op("MultiHeadAttention", inputs, attributes, domain=MICROSOFT)

@@ -46,3 +46,13 @@ def graph_input(graph: ir.Graph, name: str) -> ir.Value:
         if value.name == name:
             return value
     raise KeyError(name)
+
+
+def add_input(graph: ir.Graph, name: str, dtype: ir.DataType, shape: tuple[int | str, ...]) -> ir.Value:
+    """The graph input called name, made if there is none."""
+    for value in graph.inputs:
+        if value.name == name:
+            return value
+    value = ir.val(name, dtype, ir.Shape(shape))
+    graph.inputs.append(value)
+    return value

@@ -15,6 +15,7 @@ from edgeformer.exporter.ort_cpu.matching import constant
 from edgeformer.exporter.ort_cpu.projections import bias_after, register
 
 BITS = 8
+BLOCKS = (128, 64, 32)  # the first that divides: larger blocks are faster, and 8 bits lose little by them
 INT8_ARITHMETIC = 4  # MatMulNBits' accuracy_level: activations are quantized per block on the fly
 
 
@@ -36,17 +37,13 @@ def quantize(weight: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class WeightOnly8Bit(InPlacePass):
-    """Ensures: every MatMul with a constant weight whose input is a multiple of `block` wide is a MatMulNBits."""
-
-    def __init__(self, block: int = 32) -> None:
-        super().__init__()
-        self.block = block
+    """Ensures: every MatMul with a constant weight whose input is a multiple of 32 wide is a MatMulNBits."""
 
     def call(self, model: ir.Model) -> PassResult:
         modified = False
         for node in list(model.graph):
             weight = constant(node.inputs[1]) if node.op_type == "MatMul" else None
-            if weight is None or len(weight.shape) != 2 or weight.shape[0] % self.block:
+            if weight is None or len(weight.shape) != 2 or weight.shape[0] % BLOCKS[-1]:
                 continue
             self.rewrite(model.graph, node, weight.numpy())
             modified = True
@@ -54,15 +51,16 @@ class WeightOnly8Bit(InPlacePass):
         return PassResult(model, modified=modified)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, weight: np.ndarray) -> None:
-        codes, scales = quantize(weight, self.block)
+        k, n = weight.shape
+        block = next(block for block in BLOCKS if k % block == 0)
+        codes, scales = quantize(weight, block)
         name = node.inputs[1].name
         inputs = [node.inputs[0], register(graph, f"{name}.codes", codes), register(graph, f"{name}.scales", scales)]
         add = bias_after(node)
         if add is not None:
             inputs += [None, None, add.inputs[1]]
         replaced = (add or node).outputs[0]
-        k, n = weight.shape
-        attributes = {"K": k, "N": n, "bits": BITS, "block_size": self.block, "accuracy_level": INT8_ARITHMETIC}
+        attributes = {"K": k, "N": n, "bits": BITS, "block_size": block, "accuracy_level": INT8_ARITHMETIC}
         new = ir.node("MatMulNBits", inputs, attributes, domain=MICROSOFT, name=node.name)
         graph.insert_before(node, new)
         new.outputs[0].type, new.outputs[0].shape = replaced.type, replaced.shape

@@ -43,6 +43,9 @@ class Rows(Protocol):
                 number of sources, and each source serves as many consecutive rows as any other.
         """
 
+    def close(self) -> None:
+        """Give the memory back; the rows, and logits that they returned, are not to be used any more."""
+
 
 class Executor(Protocol):
     """A loaded artifact; its sessions may run in several threads at once."""

@@ -1,0 +1,66 @@
+"""Products in int8 whose activations are quantized row by row, for graphs that compute many rows at once.
+
+    x -> MatMul(W) -> Add(b)
+
+becomes, with W in int8 and one scale for each of its columns,
+
+    x -+-> Abs -> ReduceMax -> Mul(1/127) = s -.
+       '-> Div(s) -> QuantizeLinear(1) -> MatMulIntegerToFloat -> Mul(s) -> Add(b)
+
+A row's scale is its own largest value, so that a row's result does not depend on the rows beside it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import InPlacePass, PassResult
+
+from edgeformer.exporter.ort_cpu.attention import MICROSOFT
+from edgeformer.exporter.ort_cpu.matching import constant
+from edgeformer.exporter.ort_cpu.projections import register
+
+SMALLEST = 1e-12  # a row of zeros is divided by this instead of by zero
+
+
+def quantize_columns(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Symmetric int8 codes (k, n) and float32 scales (n,) of a float32 weight (k, n)."""
+    scales = np.abs(weight).max(axis=0) / 127
+    codes = np.rint(weight / np.where(scales == 0, 1, scales))
+    return np.clip(codes, -127, 127).astype(np.int8), scales.astype(np.float32)
+
+
+class RowQuantized(InPlacePass):
+    """Ensures: every MatMul with a constant weight computes in int8, each row on its own."""
+
+    def call(self, model: ir.Model) -> PassResult:
+        graph = model.graph
+        products = [n for n in graph if n.op_type == "MatMul" and constant(n.inputs[1]) is not None]
+        if not products:
+            return PassResult(model, modified=False)
+        numbers = {"row_axis": np.array([-1]), "row_step": np.float32(1 / 127), "row_smallest": np.float32(SMALLEST),
+                   "row_one": np.float32(1), "row_zero_point": np.uint8(128)}  # fmt: skip
+        known = {name: register(graph, name, np.asarray(number)) for name, number in numbers.items()}
+        for node in products:
+            self.rewrite(graph, node, known)
+        model.opset_imports[MICROSOFT] = 1
+        return PassResult(model, modified=True)
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, known: dict[str, ir.Value]) -> None:
+        x, weight = node.inputs
+        codes, scales = quantize_columns(constant(weight).numpy())
+        w = register(graph, f"{weight.name}.codes", codes)
+        columns = register(graph, f"{weight.name}.scales", scales)
+        tape = ir.tape.Tape()
+        largest = tape.op("ReduceMax", [tape.op("Abs", [x]), known["row_axis"]], {"keepdims": 1})
+        scale = tape.op("Max", [tape.op("Mul", [largest, known["row_step"]]), known["row_smallest"]])
+        quantized = tape.op(
+            "QuantizeLinear", [tape.op("Div", [x, scale]), known["row_one"], known["row_zero_point"]]
+        )
+        product = tape.op(
+            "MatMulIntegerToFloat", [quantized, w, known["row_one"], columns, known["row_zero_point"]], domain=MICROSOFT
+        )
+        result = tape.op("Mul", [product, scale])
+        graph.insert_before(node, tape.nodes)
+        result.type, result.shape = node.outputs[0].type, node.outputs[0].shape
+        node.outputs[0].replace_all_uses_with(result)
