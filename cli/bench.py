@@ -102,12 +102,12 @@ def runnable(folder: Path) -> list[str]:
         BundleError: the bundle is missing or damaged.
         BackendUnavailableError: nothing runs here.
     """
-    from edgeformer.cli.reports import cannot_run
+    from edgeformer.runtime.backends import lacking
     from edgeformer.runtime.bundle import read_manifest
     from edgeformer.runtime.loading import choose
 
     artifacts = read_manifest(folder).artifacts
-    return [a.name for a in artifacts if cannot_run(a) is None] or [choose(folder, None).name]
+    return [a.name for a in artifacts if lacking(a) is None] or [choose(folder, None).name]
 
 
 def read_sources(model: Model, texts: list[str], file: Path | None) -> list[Source]:

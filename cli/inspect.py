@@ -24,6 +24,7 @@ def inspect(
       edgeformer inspect bundle/ --graphs
     """
     from edgeformer.cli import printing, reports
+    from edgeformer.runtime.backends import lacking
     from edgeformer.runtime.bundle import open_bundle, read_manifest
     from edgeformer.runtime.errors import BundleError
 
@@ -33,11 +34,11 @@ def inspect(
     except BundleError as error:
         damage = error
     operators = count_operators(bundle, manifest) if graphs and damage is None else {}
-    lacking = {artifact.name: reports.cannot_run(artifact) for artifact in manifest.artifacts}
+    reasons = {artifact.name: lacking(artifact) for artifact in manifest.artifacts}
     if as_json:
         artifacts = [
             {**reports.describe_artifact(artifact), "runs_here": reason is None, "reason": reason}
-            for artifact, reason in zip(manifest.artifacts, lacking.values(), strict=True)
+            for artifact, reason in zip(manifest.artifacts, reasons.values(), strict=True)
         ]
         printing.print_json(
             {
@@ -61,7 +62,7 @@ def inspect(
         printing.print_table(["", ""], rows)
         columns = ["artifact", "target", "precision", "size", "runs here", "made with"]
         table = [
-            (a.name, a.target, a.precision, printing.size(reports.bytes_of(a.files)), lacking[a.name] or "yes",
+            (a.name, a.target, a.precision, printing.size(reports.bytes_of(a.files)), reasons[a.name] or "yes",
              ", ".join(f"{package} {version}" for package, version in a.versions.items()))
             for a in manifest.artifacts
         ]  # fmt: skip

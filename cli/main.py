@@ -112,4 +112,4 @@ for command in (export, optimize, verify, run, inspect, bench, targets, doctor):
 
 def main() -> None:
     """What the console script calls."""
-    app()
+    app(prog_name="edgeformer")

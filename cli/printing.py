@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -67,7 +68,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, number
     from rich.text import Text
 
     # Away from a terminal there is no width to fold cells for.
-    console = Console(width=None if sys.stdout.isatty() else 1000, highlight=False)
+    terminal, drawn = sys.stdout.isatty(), io.StringIO()
+    console = Console(file=drawn, force_terminal=terminal, width=None if terminal else 1000, highlight=False)
     table = Table(
         box=box.SIMPLE_HEAD if any(columns) else None, show_header=any(columns), pad_edge=False, show_edge=False
     )
@@ -75,9 +77,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, number
         table.add_column(column, justify="right" if column in numbers else "left")
     for row in rows:
         table.add_row(*map(Text, row))
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
+    console.print(table)
+    for line in drawn.getvalue().splitlines():
         print_line(line.rstrip())
     print_line()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeformer.cli.printing import size
-from edgeformer.runtime.backends import backends
 from edgeformer.runtime.bundle import Artifact, FileRecord, Manifest
 
 if TYPE_CHECKING:
@@ -17,14 +16,6 @@ if TYPE_CHECKING:
 
 def bytes_of(files: Mapping[str, FileRecord]) -> int:
     return sum(record.bytes for record in files.values())
-
-
-def cannot_run(artifact: Artifact) -> str | None:
-    """Why an artifact cannot run here, or None if it can."""
-    backend = backends().get(artifact.backend)
-    if backend is None:
-        return f"backend {artifact.backend} is not installed"
-    return backend.unavailable()
 
 
 def describe_model(manifest: Manifest) -> dict[str, Any]:

@@ -88,9 +88,9 @@ def load_all(folder: Path, name: str | None) -> tuple[list[Model], list[dict[str
         TargetError: there is no artifact of this name.
         BackendUnavailableError: nothing can be verified here.
     """
-    from edgeformer.cli import reports
     from edgeformer.exporter.parity import TOLERANCES
     from edgeformer.runtime import Model
+    from edgeformer.runtime.backends import lacking
     from edgeformer.runtime.bundle import open_bundle, read_manifest
     from edgeformer.runtime.errors import BackendUnavailableError
     from edgeformer.runtime.loading import choose
@@ -99,7 +99,7 @@ def load_all(folder: Path, name: str | None) -> tuple[list[Model], list[dict[str
     bundle = open_bundle(folder, artifacts=lambda artifact: artifact in wanted)
     models, skipped = [], []
     for artifact in wanted:
-        reason = reports.cannot_run(artifact)
+        reason = lacking(artifact)
         if reason is None and artifact.precision not in TOLERANCES:
             reason = f"precision {artifact.precision!r} is unknown to this edgeformer"
         if reason is None:

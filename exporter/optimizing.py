@@ -69,6 +69,7 @@ def optimize_bundle(
             graphs={role: f"{name}/{role}.onnx" for role in graphs},
             files=record_files(partial, partial / name),
             versions=versions("onnxruntime", "onnx-ir"),
+            needs={"onnxruntime": "1.23"},  # the oldest that this was run with
             shared_sources=True,
             long_steps_need_empty_caches=True,
         )

@@ -67,7 +67,9 @@ def check_scores(model: Model, samples: Sequence[GoldenSample], tolerance: Toler
     for sample, score in zip(samples, found, strict=True):
         counted = score.token_log_probs[: sample.max_new_tokens]
         worst = max(worst, abs(sum(counted) - sample.greedy_score) / len(counted))
-    return Check("log-probabilities equal PyTorch's", worst <= tolerance.score, f"largest difference {worst:.1e} a token")
+    return Check(
+        "log-probabilities equal PyTorch's", worst <= tolerance.score, f"largest difference {worst:.1e} a token"
+    )
 
 
 def check_rows(model: Model, samples: Sequence[GoldenSample]) -> list[Check]:
@@ -104,4 +106,3 @@ def require(checks: Sequence[Check], subject: str) -> None:
     """
     if failed := [f"{check.name}: {check.detail}" for check in checks if not check.passed]:
         raise ParityError(f"{subject} does not give what PyTorch gives: {'; '.join(failed)}")
-

@@ -58,7 +58,7 @@ def beam_search(
     length_penalty.
     """
     config = model.config
-    running = [([], 0.0)]
+    running: list[tuple[list[int], float]] = [([], 0.0)]
     finished: list[tuple[list[int], float]] = []
     for length in range(1, max_new_tokens + 1):
         targets = torch.tensor([[config.bos_token_id, *ids] for ids, _ in running])
@@ -88,4 +88,5 @@ def log_probs(model: Transformer, source: Sequence[int], target: Sequence[int]) 
     given = torch.tensor([[config.bos_token_id, *target]])
     logits = model(torch.tensor([source]), torch.tensor([len(source)]), given)[0]
     wanted = torch.tensor([*target, config.eos_token_id])
-    return logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
+    picked: list[float] = logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
+    return picked

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -99,8 +100,9 @@ class Transformer(nn.Module):
             table = sinusoidal_positions(config.max_positions, config.d_model)
             self.register_buffer("positions", table, persistent=False)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
-        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        # Any: iterating over an nn.ModuleList gives type checkers no more than Module
+        self.encoder_layers: Any = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.decoder_layers: Any = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.norm_placement == "pre" else nn.Identity()
             for _ in range(2)

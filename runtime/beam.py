@@ -98,13 +98,13 @@ class Search:
     def __init__(self, sources: int, limits: Limits, options: GenerationConfig) -> None:
         self.limits, self.options, self.beams = limits, options, options.num_beams
         self.results: list[list[Hypothesis]] = [[] for _ in range(sources)]
-        self.active = np.arange(sources)
-        self.each_source = np.arange(sources)[:, None]
+        self.active: Ints = np.arange(sources)
+        self.each_source: Ints = np.arange(sources)[:, None]
         self.step = 0
         # The first step has one row a source, since all its beams would be the same.
-        self.tokens = np.full((sources, 1), limits.start, np.int64)  # (sources, beams)
-        self.scores = np.zeros((sources, 1), np.float32)
-        self.ids = np.zeros((sources, self.beams, limits.most), np.int64)
+        self.tokens: Ints = np.full((sources, 1), limits.start, np.int64)  # (sources, beams)
+        self.scores: Floats = np.zeros((sources, 1), np.float32)
+        self.ids: Ints = np.zeros((sources, self.beams, limits.most), np.int64)
         self.finished = Finished.none(sources, self.beams, limits.most)
 
     def advance(self, logits: Floats) -> tuple[Ints, Ints | None]:
@@ -127,11 +127,10 @@ class Search:
         if last:
             return self.retire(np.ones(sources, np.bool_), parents)
         if any_end:
-            onward = np.argsort(ends, axis=1, kind="stable")[:, : self.beams]
-            self.scores, self.tokens, parents = scores[each, onward], tokens[each, onward], parents[each, onward]
-        else:
-            onward = slice(self.beams)
-            self.scores, self.tokens, parents = scores[:, onward], tokens[:, onward], parents[:, onward]
+            order = np.argsort(ends, axis=1, kind="stable")
+            scores, tokens, parents = scores[each, order], tokens[each, order], parents[each, order]
+        onward = slice(self.beams)
+        self.scores, self.tokens, parents = scores[:, onward], tokens[:, onward], parents[:, onward]
         self.ids = self.ids[each, parents]
         self.ids[:, :, self.step - 1] = self.tokens
         return self.retire(self.done(), parents)
@@ -168,12 +167,11 @@ class Search:
         rows = self.each_source[: len(parents)] * before + parents
         if done is None:
             return rows.ravel(), None
-        for source in np.flatnonzero(done):
+        for source in np.flatnonzero(done).tolist():
             found = self.finished.hypotheses(source, self.options.num_return_sequences)
             self.results[self.active[source]] = found
         going = ~done
         self.finished.keep(going)
-        self.active, self.tokens, self.scores, self.ids = (
-            array[going] for array in (self.active, self.tokens, self.scores, self.ids)
-        )
+        self.active, self.tokens, self.ids = self.active[going], self.tokens[going], self.ids[going]
+        self.scores = self.scores[going]
         return rows[going].ravel(), np.flatnonzero(going)

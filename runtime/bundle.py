@@ -66,6 +66,7 @@ class Artifact:
         graphs: path of the file for each role, `encoder` and `decoder`.
         files: every file it needs, with what each must be.
         versions: packages that made it.
+        needs: the least version of each package that runs it.
         shared_sources: whether one source may serve several consecutive rows of the step graph.
         long_steps_need_empty_caches: whether several new tokens per row are taken by empty caches only.
     """
@@ -77,6 +78,7 @@ class Artifact:
     graphs: Mapping[str, str]
     files: Mapping[str, FileRecord]
     versions: Mapping[str, str]
+    needs: Mapping[str, str]
     shared_sources: bool = False
     long_steps_need_empty_caches: bool = False
 

@@ -26,26 +26,27 @@ class Limits:
 
 
 def greedy_steps(rows: Rows, limits: Limits) -> Iterator[tuple[Ints, Ints, Floats]]:
-    """One item a step: indices of the rows that are still going, their new tokens, and the tokens' log-probabilities."""
+    """One item a step: which rows are still going, their new tokens, and the tokens' log-probabilities."""
     going = np.arange(len(rows.cache_lengths))  # (still going,) of the first batch's rows
     at = going  # where the session computes them
-    tokens = np.full((len(going), 1), limits.start, np.int64)  # (rows in the session, 1)
+    tokens = np.full(len(going), limits.start, np.int64)  # (rows in the session,)
     for step in range(limits.most):
-        logits = rows.step(tokens)[:, 0]
+        logits = rows.step(tokens[:, None])[:, 0]
         normalizer = log_sum_exp(logits)[at, 0]
         if step < limits.least:
             logits[:, limits.end] = -np.inf
-        tokens = logits.argmax(-1, keepdims=True)
-        new = tokens[at, 0]
+        tokens = logits.argmax(-1)
+        new = tokens[at]
         yield going, new, logits[at, new] - normalizer
-        unfinished = new != limits.end
-        if not unfinished.all():
-            going, at = going[unfinished], at[unfinished]
-            if len(going) == 0:
-                return
-            if len(going) <= len(tokens) * (1 - ENDED_SHARE):
-                rows.select(at, at)
-                tokens, at = tokens[at], np.arange(len(at))
+        ended = new == limits.end
+        if not np.count_nonzero(ended):
+            continue
+        going, at = going[~ended], at[~ended]
+        if len(going) == 0:
+            return
+        if len(going) <= len(tokens) * (1 - ENDED_SHARE):
+            rows.select(at, at)
+            tokens, at = tokens[at], np.arange(len(at))
 
 
 def greedy(rows: Rows, limits: Limits, on_step: Callable[[], None] = lambda: None) -> list[Hypothesis]:

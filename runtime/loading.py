@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgeformer.runtime.backends import backends
+from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import Artifact, open_bundle, read_manifest
 from edgeformer.runtime.errors import BackendUnavailableError, TargetError
 from edgeformer.runtime.model import Model
@@ -39,16 +39,12 @@ def choose(folder: Path, name: str | None) -> Artifact:
             if artifact.name == name:
                 return artifact
         raise TargetError(f"bundle {folder} has no artifact {name!r}; it has: {', '.join(a.name for a in artifacts)}")
-    known = backends()
-    lacking: list[str] = []
+    reasons: list[str] = []
     for artifact in sorted(artifacts, key=rank):
-        if artifact.backend not in known:
-            lacking.append(f"{artifact.name} needs the backend {artifact.backend}, which is not installed")
-        elif reason := known[artifact.backend].unavailable():
-            lacking.append(f"{artifact.name}: {reason}")
-        else:
+        if (reason := lacking(artifact)) is None:
             return artifact
-    raise BackendUnavailableError(f"nothing in bundle {folder} can run here: {'; '.join(lacking) or 'it is empty'}")
+        reasons.append(f"{artifact.name}: {reason}")
+    raise BackendUnavailableError(f"nothing in bundle {folder} can run here: {'; '.join(reasons) or 'it is empty'}")
 
 
 def rank(artifact: Artifact) -> tuple[bool, int]:

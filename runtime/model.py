@@ -6,10 +6,11 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from typing import cast
 
 import numpy as np
 
-from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend
+from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of
 from edgeformer.runtime.beam import beam_search
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.errors import InputError, OptionError
@@ -37,7 +38,7 @@ class Model:
         self.sizes, self.tokens = bundle.manifest.sizes, bundle.manifest.tokens
         self.generation_config = GenerationConfig.from_dict(bundle.read_json("generation_config.json"))
         self.text = Text(bundle)
-        self.executor: Executor = backend(artifact.backend).load(bundle, artifact, threads)
+        self.executor: Executor = backend_of(artifact).load(bundle, artifact, threads)
 
     def generate(
         self,
@@ -167,13 +168,14 @@ class Model:
         return Session(self.executor.start(sources, capacity or most), capacity or most)
 
     def encode_inputs(self, inputs: Source | Sequence[Source]) -> list[list[int]]:
-        if isinstance(inputs, str):
-            inputs = [inputs]
-        elif inputs and isinstance(inputs[0], (int, np.integer)):
-            inputs = [inputs]  # type: ignore[list-item]  # a single row of ids
-        if len(inputs) == 0:
+        if len(inputs) == 0 and not isinstance(inputs, str):
             raise InputError("there are no inputs: give at least one")
-        return [self.text.encode_source(i) if isinstance(i, str) else self.checked_ids(i) for i in inputs]
+        if isinstance(inputs, str) or isinstance(inputs[0], (int, np.integer)):
+            inputs = [cast("Source", inputs)]
+        return [self.encode_input(source) for source in cast("Sequence[Source]", inputs)]
+
+    def encode_input(self, source: Source) -> list[int]:
+        return self.text.encode_source(source) if isinstance(source, str) else self.checked_ids(source)
 
     def checked_ids(self, ids: Sequence[int], *, empty: bool = False) -> list[int]:
         row = [int(token) for token in ids]

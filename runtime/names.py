@@ -1,4 +1,4 @@
-"""The contract between exporter and runtime: names, element types and symbolic shapes of every graph's inputs and outputs.
+"""The contract between exporter and runtime: names, types and symbolic shapes of every graph's inputs and outputs.
 
 Every decoder exports to one *step graph* that serves prefill, decoding and scoring alike. Query t of row b stands at
 `cache_lengths[b] + t` and sees its own row's cache up to there; what padding wrote behind a row's length is never seen,

@@ -10,7 +10,14 @@ from edgeformer.runtime.errors import OptionError
 
 # Keys of generation_config.json that change nothing here: token ids, which the bundle holds, and notes.
 IGNORED_KEYS = frozenset(
-    ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version", "_from_model_config")
+    (
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "decoder_start_token_id",
+        "transformers_version",
+        "_from_model_config",
+    )
 )
 
 

@@ -80,67 +80,80 @@ def teach(model: Transformer, batches: Iterable[Pairs], learning_rate: float) ->
     model.requires_grad_(False).eval()
 
 
-def half_train(model: Transformer) -> Transformer:
-    """A second of learning to spell backwards, after which it errs, and ends its rows at many lengths.
-
-    Random weights say one token for ever, which shows little of a decoding loop.
-    """
-    import torch
-    import torch.nn.functional as F
-
-    from edgeformer.exporter.reference import pad
-
-    model, rng = model.float().train(), random.Random(0)
-    config = model.config
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(80):
-        words = [[rng.randrange(3, config.vocab_size) for _ in range(rng.randint(1, 4))] for _ in range(32)]
-        source, lengths = pad(words, config.pad_token_id)
-        given, _ = pad([[config.bos_token_id, *reversed(word)] for word in words], config.pad_token_id)
-        wanted, _ = pad([[*reversed(word), config.eos_token_id] for word in words], -100)
-        loss = F.cross_entropy(model(source, lengths, given).flatten(0, 1), wanted.flatten(), ignore_index=-100)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.requires_grad_(False).double().eval()
-
-
 @pytest.fixture(scope="session")
 def half_trained(make_model: Callable[..., Transformer]) -> Transformer:
-    """The tiny model after a second of learning."""
-    return half_train(make_model(dropout=0.0))
+    """The tiny model, half way to spelling backwards: it errs, and ends its rows at many lengths."""
+    model, rng = make_model(dropout=0.0).float(), random.Random(0)
+
+    def batch() -> Pairs:
+        words = [[rng.randrange(3, model.config.vocab_size) for _ in range(rng.randint(1, 4))] for _ in range(32)]
+        return [(word, word[::-1]) for word in words]
+
+    teach(model, (batch() for _ in range(80)), learning_rate=0.01)
+    return model.double()
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(make_model: Callable[..., Transformer], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint folder: letters a to z in, A to Z out, with spaces between them. Copy it before changing it."""
-    from edgeformer.models.checkpoint import save_checkpoint
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint folder as `examples/g2p/train.py` leaves it, half way to saying a phoneme for each letter.
 
+    32 positions; its vocabulary is <pad> <s> </s>, the letters a to z and ', and 39 phonemes. Not to be changed: copy
+    it.
+    """
+    import torch
+
+    from edgeformer.models.checkpoint import save_checkpoint
+    from edgeformer.models.configs import TransformerConfig
+    from edgeformer.models.transformer import Transformer
+
+    rng = random.Random(0)
+    first, letters, phonemes = 3, len(LETTERS), len(PHONEMES)
+
+    def pair() -> tuple[list[int], list[int]]:
+        word = [rng.randrange(letters) for _ in range(rng.randint(1, 6))]
+        said = [first + letters + letter * phonemes // letters for letter in word]
+        return [*(first + letter for letter in word), 2], said
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Transformer(TransformerConfig(**SPEAKER))
+    teach(model, ([pair() for _ in range(24)] for _ in range(160)), learning_rate=0.005)
     folder = tmp_path_factory.mktemp("tiny") / "checkpoint"
     folder.mkdir()
-    model = half_train(make_model(dropout=0.0, d_model=32, num_heads=2, d_ff=64, max_positions=32))
     save_checkpoint(folder, model)
-    special = ["<pad>", "<s>", "</s>"]
-    for name, letters in (("tokenizer.json", ascii_lowercase), ("target_tokenizer.json", ascii_uppercase)):
-        tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate([*special, *letters])}))
-        tokenizer.add_special_tokens(special)
-        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        if letters == ascii_lowercase:
-            tokenizer.normalizer = normalizers.Lowercase()
-            tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
-        tokenizer.save(str(folder / name))
+    vocabulary = load_example("g2p/vocabulary.py")
+    vocabulary.save_tokenizers(folder, *vocabulary.build_tokenizers(LETTERS, PHONEMES))
     return folder
 
 
+def load_example(path: str) -> Any:
+    """A module of `examples/`, which is not a package."""
+    file = Path(__file__).parents[1] / "examples" / path
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="session")
-def tiny_bundle(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny checkpoint's bundle, with the artifacts of ort-cpu. Copy it before changing it."""
+def tiny_bundle(tiny_checkpoint: Path) -> Path:
+    """The tiny checkpoint's bundle, with the artifacts onnx, ort-cpu-fp32 and ort-cpu-int8. Copy it to change it."""
     from edgeformer.exporter.exporting import export_checkpoint
     from edgeformer.exporter.optimizing import optimize_bundle
 
-    folder = tmp_path_factory.mktemp("tiny") / "bundle"
+    folder = tiny_checkpoint.with_name("bundle")
     export_checkpoint(tiny_checkpoint, folder)
     for precision in ("fp32", "int8"):
         optimize_bundle(folder, "ort-cpu", precision)
     return folder
+
+
+@pytest.fixture(scope="session")
+def words() -> list[str]:
+    """64 words, of one letter up to all that the tiny checkpoint's positions hold, in no order."""
+    rng = random.Random(3)
+    lengths = [1, 31, *(rng.randint(1, 12) for _ in range(62))]
+    rng.shuffle(lengths)
+    return ["".join(rng.choices(LETTERS, k=length)) for length in lengths]

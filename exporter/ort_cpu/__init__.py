@@ -27,6 +27,11 @@ QUANTIZATION: dict[tuple[str, str], type[InPlacePass]] = {
 }
 
 
+# Portable graphs are opset 24 for Attention and TensorScatter; without those, older runtimes can read the graph too.
+NEWER_OPERATORS = {"Attention", "TensorScatter", "RotaryEmbedding", "RMSNormalization"}
+OPSET_VERSION, IR_VERSION = 21, 10
+
+
 def rewrite(model: ir.Model, role: str, precision: str) -> None:
     """Rewrite a portable graph in place.
 
@@ -47,3 +52,5 @@ def rewrite(model: ir.Model, role: str, precision: str) -> None:
         RemoveUnusedNodesPass(),
     ]
     Sequential(*passes)(model)
+    if not any(node.op_type in NEWER_OPERATORS for node in model.graph):
+        model.opset_imports[""], model.ir_version = OPSET_VERSION, IR_VERSION

@@ -18,7 +18,7 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 
-from edgeformer.exporter.ort_cpu.matching import add_input, ancestry, graph_input, producer
+from edgeformer.exporter.ort_cpu.matching import add_input, ancestry, graph_input, producer, take_over
 from edgeformer.runtime import names
 
 MICROSOFT = "com.microsoft"
@@ -95,9 +95,7 @@ class CachedAttention(InPlacePass):
         graph.insert_before(node, new)
         for old, replacement in zip((merged.outputs[0], key, value), new.outputs, strict=True):
             assert old is not None
-            replacement.name, replacement.type, replacement.shape = old.name, old.type, old.shape
-            old.name = f"{old.name}.before"
-            old.replace_all_uses_with(replacement, replace_graph_outputs=True)
+            take_over(old, replacement)
 
 
 class SourceAttention(InPlacePass):
@@ -141,5 +139,4 @@ class SourceAttention(InPlacePass):
             inputs = [x, before_heads(key), before_heads(value), None, lengths]
             result = tape.op("MultiHeadAttention", inputs, attributes, domain=MICROSOFT)
         graph.insert_before(node, tape.nodes)
-        result.type, result.shape = merged.outputs[0].type, merged.outputs[0].shape
-        merged.outputs[0].replace_all_uses_with(result)
+        take_over(merged.outputs[0], result)

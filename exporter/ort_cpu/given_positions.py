@@ -1,6 +1,6 @@
 """Positions that the caller gives, instead of computing them from lengths in every step.
 
-    cache_lengths -> Unsqueeze -> Add(Range(q_len)) -> Clip -> Gather        becomes        positions -> Gather
+cache_lengths -> Unsqueeze -> Add(Range(q_len)) -> Clip -> Gather        becomes        positions -> Gather
 """
 
 from __future__ import annotations

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 
 def producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
@@ -16,11 +20,60 @@ def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
     return value.const_value if value is not None and value.is_initializer() else None
 
 
-def ancestry(value: ir.Value) -> tuple[set[str], set[str]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Product:
+    """A MatMul of something with a constant matrix, and the Add of a constant vector behind it, if there is one."""
+
+    node: ir.Node
+    x: ir.Value
+    name: str
+    weight: NDArray[np.float32]  # (k, n)
+    add: ir.Node | None
+    bias: ir.Value | None  # (n,)
+
+    @property
+    def result(self) -> ir.Value:
+        """What the rest of the graph reads: the sum where there is a bias."""
+        return (self.add or self.node).outputs[0]
+
+
+def products(graph: ir.Graph) -> list[Product]:
+    """Every MatMul with a constant matrix, in the order of the graph."""
+    found = []
+    for node in graph:
+        if node.op_type != "MatMul":
+            continue
+        x, value = node.inputs
+        weight = constant(value)
+        if x is None or value is None or value.name is None or weight is None or len(weight.shape) != 2:
+            continue
+        add = bias_after(node)
+        found.append(Product(node, x, value.name, weight.numpy(), add, add.inputs[1] if add else None))
+    return found
+
+
+def bias_after(product: ir.Node) -> ir.Node | None:
+    """The Add of a constant vector that alone uses the product."""
+    users = list(product.outputs[0].consumers())
+    if len(users) != 1 or users[0].op_type != "Add":
+        return None
+    bias = constant(users[0].inputs[1])
+    return users[0] if bias is not None and len(bias.shape) == 1 else None
+
+
+def register(graph: ir.Graph, name: str, array: NDArray[np.generic]) -> ir.Value:
+    """A new initializer."""
+    value = ir.val(name, const_value=ir.tensor(array, name=name))
+    graph.register_initializer(value)
+    return value
+
+
+def ancestry(value: ir.Value | None) -> tuple[set[str], set[str]]:
     """Operator types and graph inputs that value is computed from."""
     operators: set[str] = set()
     inputs: set[str] = set()
-    waiting, seen = [value], {value}
+    waiting = [value] if value is not None else []
+    seen = set(waiting)
     while waiting:
         current = waiting.pop()
         node = current.producer()
@@ -56,3 +109,11 @@ def add_input(graph: ir.Graph, name: str, dtype: ir.DataType, shape: tuple[int |
     value = ir.val(name, dtype, ir.Shape(shape))
     graph.inputs.append(value)
     return value
+
+
+def take_over(old: ir.Value, new: ir.Value) -> None:
+    """Let everything that reads old read new, which also takes its name where it is an output of the graph."""
+    new.type, new.shape = old.type, old.shape
+    if old.is_graph_output():
+        new.name, old.name = old.name, f"{old.name}.before"
+    old.replace_all_uses_with(new, replace_graph_outputs=True)

@@ -16,32 +16,17 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
 
-from edgeformer.exporter.ort_cpu.matching import constant
-
-
-def bias_after(product: ir.Node) -> ir.Node | None:
-    """The Add of a constant vector that alone uses the product."""
-    users = list(product.outputs[0].consumers())
-    if len(users) != 1 or users[0].op_type != "Add":
-        return None
-    bias = constant(users[0].inputs[1])
-    return users[0] if bias is not None and len(bias.shape) == 1 else None
-
-
-def register(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
-    value = ir.val(name, const_value=ir.tensor(array, name=name))
-    graph.register_initializer(value)
-    return value
+from edgeformer.exporter.ort_cpu.matching import Product, constant, products, register
 
 
 class PackProjections(InPlacePass):
     """Ensures: no two biased MatMul with constant weights read the same value."""
 
     def call(self, model: ir.Model) -> PassResult:
-        siblings: defaultdict[ir.Value, list[ir.Node]] = defaultdict(list)
-        for node in model.graph:
-            if node.op_type == "MatMul" and constant(node.inputs[1]) is not None and bias_after(node):
-                siblings[node.inputs[0]].append(node)
+        siblings: defaultdict[ir.Value, list[Product]] = defaultdict(list)
+        for product in products(model.graph):
+            if product.add is not None:
+                siblings[product.x].append(product)
         groups = [group for group in siblings.values() if len(group) > 1]
         for group in groups:
             self.pack(model.graph, group)
@@ -50,24 +35,22 @@ class PackProjections(InPlacePass):
                 self.take_unsplit(model.graph, node)
         return PassResult(model, modified=bool(groups))
 
-    def pack(self, graph: ir.Graph, products: list[ir.Node]) -> None:
-        adds = [add for product in products if (add := bias_after(product))]
+    def pack(self, graph: ir.Graph, group: list[Product]) -> None:
         # GroupQueryAttention wants query, key, value; the order of anything else does not matter.
-        order = {value: i for add in adds for use in add.outputs[0].consumers() for i, value in enumerate(use.inputs)}
-        pairs = sorted(zip(products, adds, strict=True), key=lambda pair: order[pair[1].outputs[0]])
-        weights = [constant(product.inputs[1]).numpy() for product, _ in pairs]
-        biases = [constant(add.inputs[1]).numpy() for _, add in pairs]
-        name = f"{pairs[0][1].name}.packed"
-        tape = ir.tape.Tape()
-        weight = register(graph, f"{name}.weight", np.concatenate(weights, axis=1))
+        order = {value: i for p in group for use in p.result.consumers() for i, value in enumerate(use.inputs)}
+        parts = sorted(group, key=lambda product: order[product.result])
+        biases = [np.asarray(constant(part.bias)) for part in parts]
+        name = f"{parts[0].name}.packed"
+        weight = register(graph, f"{name}.weight", np.concatenate([part.weight for part in parts], axis=1))
         bias = register(graph, f"{name}.bias", np.concatenate(biases))
-        packed = tape.op("Add", [tape.op("MatMul", [products[0].inputs[0], weight]), bias])
         sizes = register(graph, f"{name}.sizes", np.array([len(b) for b in biases], np.int64))
-        parts = tape.op_multi_out("Split", [packed, sizes], {"axis": -1}, num_outputs=len(pairs))
-        graph.insert_before(min(products, key=lambda node: graph.index(node)), tape.nodes)
-        for part, (_, add) in zip(parts, pairs, strict=True):
-            part.type, part.shape = add.outputs[0].type, add.outputs[0].shape
-            add.outputs[0].replace_all_uses_with(part)
+        tape = ir.tape.Tape()
+        packed = tape.op("Add", [tape.op("MatMul", [parts[0].x, weight]), bias])
+        split = tape.op_multi_out("Split", [packed, sizes], {"axis": -1}, num_outputs=len(parts))
+        graph.insert_before(group[0].node, tape.nodes)
+        for piece, part in zip(split, parts, strict=True):
+            piece.type, piece.shape = part.result.type, part.result.shape
+            part.result.replace_all_uses_with(piece)
 
     def take_unsplit(self, graph: ir.Graph, node: ir.Node) -> None:
         split = node.inputs[0].producer() if node.inputs[0] else None

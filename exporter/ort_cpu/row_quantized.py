@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 from onnx_ir.passes import InPlacePass, PassResult
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
-from edgeformer.exporter.ort_cpu.matching import constant
-from edgeformer.exporter.ort_cpu.projections import register
+from edgeformer.exporter.ort_cpu.matching import Product, products, register, take_over
 
 SMALLEST = 1e-12  # a row of zeros is divided by this instead of by zero
 
 
-def quantize_columns(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantize_columns(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Symmetric int8 codes (k, n) and float32 scales (n,) of a float32 weight (k, n)."""
     scales = np.abs(weight).max(axis=0) / 127
     codes = np.rint(weight / np.where(scales == 0, 1, scales))
@@ -35,32 +35,27 @@ class RowQuantized(InPlacePass):
 
     def call(self, model: ir.Model) -> PassResult:
         graph = model.graph
-        products = [n for n in graph if n.op_type == "MatMul" and constant(n.inputs[1]) is not None]
-        if not products:
+        found = products(graph)
+        if not found:
             return PassResult(model, modified=False)
         numbers = {"row_axis": np.array([-1]), "row_step": np.float32(1 / 127), "row_smallest": np.float32(SMALLEST),
                    "row_one": np.float32(1), "row_zero_point": np.uint8(128)}  # fmt: skip
         known = {name: register(graph, name, np.asarray(number)) for name, number in numbers.items()}
-        for node in products:
-            self.rewrite(graph, node, known)
+        for product in found:
+            self.rewrite(graph, product, known)
         model.opset_imports[MICROSOFT] = 1
         return PassResult(model, modified=True)
 
-    def rewrite(self, graph: ir.Graph, node: ir.Node, known: dict[str, ir.Value]) -> None:
-        x, weight = node.inputs
-        codes, scales = quantize_columns(constant(weight).numpy())
-        w = register(graph, f"{weight.name}.codes", codes)
-        columns = register(graph, f"{weight.name}.scales", scales)
+    def rewrite(self, graph: ir.Graph, product: Product, known: dict[str, ir.Value]) -> None:
+        one, zero_point = known["row_one"], known["row_zero_point"]
+        codes, scales = quantize_columns(product.weight)
+        w = register(graph, f"{product.name}.codes", codes)
+        columns = register(graph, f"{product.name}.scales", scales)
         tape = ir.tape.Tape()
-        largest = tape.op("ReduceMax", [tape.op("Abs", [x]), known["row_axis"]], {"keepdims": 1})
+        largest = tape.op("ReduceMax", [tape.op("Abs", [product.x]), known["row_axis"]], {"keepdims": 1})
         scale = tape.op("Max", [tape.op("Mul", [largest, known["row_step"]]), known["row_smallest"]])
-        quantized = tape.op(
-            "QuantizeLinear", [tape.op("Div", [x, scale]), known["row_one"], known["row_zero_point"]]
-        )
-        product = tape.op(
-            "MatMulIntegerToFloat", [quantized, w, known["row_one"], columns, known["row_zero_point"]], domain=MICROSOFT
-        )
-        result = tape.op("Mul", [product, scale])
-        graph.insert_before(node, tape.nodes)
-        result.type, result.shape = node.outputs[0].type, node.outputs[0].shape
-        node.outputs[0].replace_all_uses_with(result)
+        quantized = tape.op("QuantizeLinear", [tape.op("Div", [product.x, scale]), one, zero_point])
+        total = tape.op("MatMulIntegerToFloat", [quantized, w, one, columns, zero_point], domain=MICROSOFT)
+        result = tape.op("Mul", [total, scale])
+        graph.insert_before(product.node, tape.nodes)
+        take_over(product.node.outputs[0], result)

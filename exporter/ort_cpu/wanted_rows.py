@@ -6,10 +6,11 @@ positions as they are.
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
 
-from edgeformer.exporter.ort_cpu.matching import ancestry, graph_input
+from edgeformer.exporter.ort_cpu.matching import ancestry, graph_input, register, take_over
 from edgeformer.runtime import names
 
 
@@ -22,13 +23,11 @@ class WantedRows(InPlacePass):
         for node in list(graph):
             if node.op_type != "GatherND" or names.LOGITS_AT not in ancestry(node.inputs[1])[1]:
                 continue
-            axis = ir.val("last_axis", const_value=ir.tensor([-1], name="last_axis"))
-            graph.register_initializer(axis)
+            axis = register(graph, "last_axis", np.array([-1]))
             tape = ir.tape.Tape()
             at = tape.op("Unsqueeze", [graph_input(graph, names.LOGITS_AT), axis])
             rows = tape.op("GatherND", [node.inputs[0], at], {"batch_dims": 1})
             graph.insert_before(node, tape.nodes)
-            rows.type, rows.shape = node.outputs[0].type, node.outputs[0].shape
-            node.outputs[0].replace_all_uses_with(rows)
+            take_over(node.outputs[0], rows)
             modified = True
         return PassResult(model, modified=modified)

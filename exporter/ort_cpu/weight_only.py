@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 from onnx_ir.passes import InPlacePass, PassResult
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
-from edgeformer.exporter.ort_cpu.matching import constant
-from edgeformer.exporter.ort_cpu.projections import bias_after, register
+from edgeformer.exporter.ort_cpu.matching import Product, products, register, take_over
 
 BITS = 8
 BLOCKS = (128, 64, 32)  # the first that divides: larger blocks are faster, and 8 bits lose little by them
 INT8_ARITHMETIC = 4  # MatMulNBits' accuracy_level: activations are quantized per block on the fly
 
 
-def quantize(weight: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
+def quantize(weight: NDArray[np.float32], block: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Symmetric 8-bit codes and scales of a weight.
 
     Args:
@@ -40,30 +40,21 @@ class WeightOnly8Bit(InPlacePass):
     """Ensures: every MatMul with a constant weight whose input is a multiple of 32 wide is a MatMulNBits."""
 
     def call(self, model: ir.Model) -> PassResult:
-        modified = False
-        for node in list(model.graph):
-            weight = constant(node.inputs[1]) if node.op_type == "MatMul" else None
-            if weight is None or len(weight.shape) != 2 or weight.shape[0] % BLOCKS[-1]:
-                continue
-            self.rewrite(model.graph, node, weight.numpy())
-            modified = True
+        fitting = [product for product in products(model.graph) if product.weight.shape[0] % BLOCKS[-1] == 0]
+        for product in fitting:
+            self.rewrite(model.graph, product)
         model.opset_imports[MICROSOFT] = 1
-        return PassResult(model, modified=modified)
+        return PassResult(model, modified=bool(fitting))
 
-    def rewrite(self, graph: ir.Graph, node: ir.Node, weight: np.ndarray) -> None:
-        k, n = weight.shape
+    def rewrite(self, graph: ir.Graph, product: Product) -> None:
+        k, n = product.weight.shape
         block = next(block for block in BLOCKS if k % block == 0)
-        codes, scales = quantize(weight, block)
-        name = node.inputs[1].name
-        inputs = [node.inputs[0], register(graph, f"{name}.codes", codes), register(graph, f"{name}.scales", scales)]
-        add = bias_after(node)
-        if add is not None:
-            inputs += [None, None, add.inputs[1]]
-        replaced = (add or node).outputs[0]
+        codes, scales = quantize(product.weight, block)
+        weight = register(graph, f"{product.name}.codes", codes)
+        inputs: list[ir.Value | None] = [product.x, weight, register(graph, f"{product.name}.scales", scales)]
+        if product.bias is not None:
+            inputs += [None, None, product.bias]
         attributes = {"K": k, "N": n, "bits": BITS, "block_size": block, "accuracy_level": INT8_ARITHMETIC}
-        new = ir.node("MatMulNBits", inputs, attributes, domain=MICROSOFT, name=node.name)
-        graph.insert_before(node, new)
-        new.outputs[0].type, new.outputs[0].shape = replaced.type, replaced.shape
-        if replaced.is_graph_output():
-            new.outputs[0].name, replaced.name = replaced.name, f"{replaced.name}.before"
-        replaced.replace_all_uses_with(new.outputs[0], replace_graph_outputs=True)
+        new = ir.node("MatMulNBits", inputs, attributes, domain=MICROSOFT, name=product.node.name)
+        graph.insert_before(product.node, new)
+        take_over(product.result, new.outputs[0])

@@ -64,8 +64,8 @@ class Backend(Protocol):
 
     name: str
 
-    def unavailable(self) -> str | None:
-        """Why it cannot run here and what to do about it, or None if it can."""
+    def unavailable(self, artifact: Artifact | None = None) -> str | None:
+        """Why it cannot run here, or not this artifact, and what to do about it; None if it can."""
 
     def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> Executor:
         """Load an artifact; `threads` is how many cores to use, None for all."""
@@ -76,15 +76,29 @@ def backends() -> dict[str, Backend]:
     return {point.name: point.load()() for point in entry_points(group=ENTRY_POINTS)}
 
 
-def backend(name: str) -> Backend:
-    """The backend of this name, if it can run here.
+def lacking(artifact: Artifact) -> str | None:
+    """Why an artifact cannot run here and what to do about it, or None if it can."""
+    known = backends()
+    if artifact.backend not in known:
+        return f"no backend {artifact.backend!r} is installed; installed: {', '.join(sorted(known)) or 'none'}"
+    return known[artifact.backend].unavailable(artifact)
+
+
+def backend_of(artifact: Artifact) -> Backend:
+    """The backend that runs an artifact.
 
     Raises:
         BackendUnavailableError: it is not installed, or lacks a library.
     """
-    known = backends()
-    if name not in known:
-        raise BackendUnavailableError(f"no backend {name!r} is installed; installed: {', '.join(sorted(known))}")
-    if reason := known[name].unavailable():
-        raise BackendUnavailableError(f"backend {name} cannot run here: {reason}")
-    return known[name]
+    if reason := lacking(artifact):
+        raise BackendUnavailableError(f"artifact {artifact.name} cannot run here: {reason}")
+    return backends()[artifact.backend]
+
+
+def older(version: str, least: str) -> bool:
+    """Whether a version, such as 1.23.2, comes before another."""
+
+    def numbers(text: str) -> list[int]:
+        return [int(digits) for part in text.split(".") if (digits := "".join(c for c in part if c.isdigit()))]
+
+    return numbers(version) < numbers(least)

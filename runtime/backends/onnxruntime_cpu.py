@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformer.runtime import names
-from edgeformer.runtime.backends import Floats, Ints
+from edgeformer.runtime.backends import Floats, Ints, older
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.errors import BundleError, OptionError
 
@@ -30,11 +31,27 @@ class OnnxRuntimeCpu:
 
     name = "ort-cpu"
 
-    def unavailable(self) -> str | None:
-        return None if find_spec("onnxruntime") else "onnxruntime is not installed; pip install 'edgeformer[cpu]'"
+    def unavailable(self, artifact: Artifact | None = None) -> str | None:
+        if not find_spec("onnxruntime"):
+            return "onnxruntime is not installed; pip install 'edgeformer[cpu]'"
+        least = artifact.needs.get("onnxruntime") if artifact else None
+        installed = installed_version()
+        if least and installed and older(installed, least):
+            return f"it needs onnxruntime {least}, {installed} is installed; pip install 'onnxruntime>={least}'"
+        return None
 
     def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> OnnxRuntimeExecutor:
         return OnnxRuntimeExecutor(bundle, artifact, threads)
+
+
+def installed_version() -> str | None:
+    """Of whichever distribution brought the module; None if its metadata is not there."""
+    for distribution in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            return version(distribution)
+        except PackageNotFoundError:
+            continue
+    return None
 
 
 class OnnxRuntimeExecutor:
@@ -58,7 +75,9 @@ class OnnxRuntimeExecutor:
                     path, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER_FUSIONS
                 )
             except Exception as error:  # onnxruntime raises classes of its own that share no other root
-                raise BundleError(f"bundle {bundle.folder}", [f"{artifact.graphs[role]} does not load: {error}"]) from error
+                raise BundleError(
+                    f"bundle {bundle.folder}", [f"{artifact.graphs[role]} does not load: {error}"]
+                ) from error
 
         self.encoder, self.decoder = session("encoder"), session("decoder")
         self.decoder_inputs = {value.name for value in self.decoder.get_inputs()}

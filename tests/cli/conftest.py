@@ -41,11 +41,8 @@ class Result:
         return message
 
 
-Cli = Callable[..., Result]
-
-
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Runs `edgeformer ARGUMENTS` in this process, with `stdin` as bytes."""
     from edgeformer.cli.main import main
 
@@ -92,6 +89,11 @@ def edit(bundle: Path) -> Callable[[Callable[[dict[str, Any]], None]], None]:
     return change
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, and its content."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+@pytest.fixture(scope="session")
+def tree() -> Callable[[Path], dict[str, bytes]]:
+    """Reads every file below a folder."""
+
+    def read(folder: Path) -> dict[str, bytes]:
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    return read
