@@ -14,31 +14,27 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
 from pronunciations import ErrorRates, Phonemes, error_rates, read_pronunciations
 from rich.console import Console
-from tokenizers import Tokenizer
-from torch_search import search
+from torch_search import Checkpoint
 
 from edgeformer.cli.machine import this_machine
 from edgeformer.cli.printing import print_line, print_table, write_json
 from edgeformer.cli.progress import counting
 from edgeformer.cli.reports import cannot_run
 from edgeformer.cli.requirements import installed_versions
-from edgeformer.exporter.reference import log_probs
-from edgeformer.models.checkpoint import WEIGHTS, load_checkpoint
-from edgeformer.models.transformer import Transformer
+from edgeformer.models.checkpoint import WEIGHTS
 from edgeformer.runtime import GenerationConfig, load
 from edgeformer.runtime.bundle import read_manifest, sha256
 from edgeformer.runtime.errors import EdgeformerError
-from edgeformer.runtime.text import encode
 
 NUM_BEAMS = 4
 SHOWN = 20  # differences from PyTorch that are written out
@@ -92,38 +88,14 @@ class Result:
         return self.must_be_equal and self.equal < self.compared
 
 
-class Checkpoint:
-    """The model in PyTorch, with its tokenizers and its own options of generation."""
-
-    def __init__(self, folder: Path) -> None:
-        self.model: Transformer = load_checkpoint(folder)
-        self.source = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self.target = Tokenizer.from_file(str(folder / "target_tokenizer.json"))
-        options = folder / "generation_config.json"
-        own = json.loads(options.read_text(encoding="utf-8")) if options.exists() else {}
-        self.options = GenerationConfig.from_dict(own)
-
-    def config(self, num_beams: int) -> GenerationConfig:
-        """How this benchmark searches: as the checkpoint ends a search, and with a length penalty of 1."""
-        return GenerationConfig(
-            max_new_tokens=self.options.max_new_tokens or self.model.config.max_positions,
-            num_beams=num_beams,
-            length_penalty=1.0,
-            early_stopping=self.options.early_stopping,
-        )
-
-    def encode(self, word: str) -> list[int]:
-        return encode(self.source, word, special=True)
-
-    def say(self, words: Sequence[str], config: GenerationConfig, on_done: Callable[[int], None]) -> Said:
-        begin = time.perf_counter()
-        found = search(self.model, [self.encode(word) for word in words], config, on_done)
-        seconds = time.perf_counter() - begin
-        return Said([tuple(ids) for ids in found], [self.target.decode(ids) for ids in found], seconds)
-
-    def difference(self, word: str, mine: Said, other: Said, at: int) -> Difference:
-        likely = [sum(log_probs(self.model, self.encode(word), said.ids[at])) for said in (mine, other)]
-        return Difference(word, mine.texts[at], other.texts[at], *likely)
+def search_config(checkpoint: Checkpoint, num_beams: int) -> GenerationConfig:
+    """How this benchmark searches: as the checkpoint ends a search, and with a length penalty of 1."""
+    return GenerationConfig(
+        max_new_tokens=checkpoint.options.max_new_tokens or checkpoint.model.config.max_positions,
+        num_beams=num_beams,
+        length_penalty=1.0,
+        early_stopping=checkpoint.options.early_stopping,
+    )
 
 
 def measure(
@@ -140,21 +112,15 @@ def measure(
         names: artifacts of it.
         threads: of the artifacts; all cores where it is None.
     """
-    configs = [checkpoint.config(beams) for beams in (1, NUM_BEAMS)]
-    first, reference = list(words)[:agreement_words], dict[int, Said]()
-
-    def result(engine: str, precision: str, config: GenerationConfig, said: Said) -> Result:
-        own = reference[config.num_beams]
-        rates = error_rates(said.texts, list(words.values())[: len(said.texts)])
-        differing = [i for i in range(len(first)) if said.ids[i] != own.ids[i]]
-        shown = tuple(checkpoint.difference(first[i], own, said, i) for i in differing[:SHOWN])
-        exact, equal = precision == "fp32", len(first) - len(differing)
-        return Result(engine, precision, config.num_beams, rates, len(first), equal, exact, shown, said.seconds)
-
+    configs = [search_config(checkpoint, beams) for beams in (1, NUM_BEAMS)]
+    first, in_pytorch = list(words)[:agreement_words], dict[int, Said]()
     for config in configs:
         with announced("PyTorch", config, len(first)) as on_done:
-            reference[config.num_beams] = said = checkpoint.say(first, config, on_done)
-        yield result("PyTorch", "fp32", config, said)
+            begin = time.perf_counter()
+            ids = [tuple(row) for row in checkpoint.say(first, config, on_done)]
+            seconds = time.perf_counter() - begin
+        said = in_pytorch[config.num_beams] = Said(ids, [checkpoint.spell(row) for row in ids], seconds)
+        yield judge("PyTorch", "fp32", config, words, said, said, checkpoint)
     for name in names:
         model = load(bundle, name, threads=threads)
         for config in configs:
@@ -163,10 +129,41 @@ def measure(
                 found = model.generate(list(words), config, on_done=on_done)
                 seconds = time.perf_counter() - begin
             said = Said([generation.token_ids for generation in found], [g.text for g in found], seconds)
-            yield result(name, model.artifact.precision, config, said)
+            precision = model.artifact.precision
+            yield judge(name, precision, config, words, said, in_pytorch[config.num_beams], checkpoint)
 
 
-def announced(engine: str, config: GenerationConfig, words: int) -> Any:
+def judge(
+    engine: str, precision: str, config: GenerationConfig, words: dict[str, list[Phonemes]], said: Said,
+    in_pytorch: Said, checkpoint: Checkpoint,
+) -> Result:  # fmt: skip
+    """Compare what was said with the references, and with what PyTorch said of the first words."""
+    rates = error_rates(said.texts, list(words.values())[: len(said.texts)])
+    pairs = list(zip(words, in_pytorch.ids, said.ids, strict=False))
+    differing = [i for i, (_, expected, got) in enumerate(pairs) if expected != got]
+    return Result(
+        engine=engine,
+        precision=precision,
+        num_beams=config.num_beams,
+        rates=rates,
+        compared=len(pairs),
+        equal=len(pairs) - len(differing),
+        must_be_equal=precision == "fp32",
+        differences=tuple(
+            Difference(
+                word=pairs[i][0],
+                pytorch=in_pytorch.texts[i],
+                artifact=said.texts[i],
+                pytorch_log_prob=checkpoint.log_prob(pairs[i][0], in_pytorch.ids[i]),
+                artifact_log_prob=checkpoint.log_prob(pairs[i][0], said.ids[i]),
+            )
+            for i in differing[:SHOWN]
+        ),
+        seconds=said.seconds,
+    )
+
+
+def announced(engine: str, config: GenerationConfig, words: int) -> AbstractContextManager[Callable[[int], None]]:
     """Say what begins, and count words."""
     console.print(f"{engine}, {search_name(config.num_beams)}")
     return counting("words", words)
@@ -236,7 +233,7 @@ def run(options: argparse.Namespace) -> bool:
         report = {
             "data": {"name": options.data.name, "sha256": sha256(options.data), "words": len(words)},
             "model_sha256": sha256(options.checkpoint / WEIGHTS),
-            "generation": [dataclasses.asdict(checkpoint.config(beams)) for beams in (1, NUM_BEAMS)],
+            "generation": [dataclasses.asdict(search_config(checkpoint, beams)) for beams in (1, NUM_BEAMS)],
             "threads": options.threads,
             "machine": dataclasses.asdict(this_machine()),
             "versions": installed_versions(),

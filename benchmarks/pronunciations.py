@@ -32,6 +32,12 @@ def read_pronunciations(path: Path) -> dict[str, list[Phonemes]]:
     return words
 
 
+def read_words(path: Path) -> list[str]:
+    """One word a line, each once; what follows a tab (a pronunciation) is left out."""
+    words = (line.split("\t")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return list(dict.fromkeys(word for word in words if word))
+
+
 def spread(words: Sequence[str], count: int) -> list[str]:
     """At most `count` words, evenly spaced over all of them."""
     count = min(count, len(words))

@@ -1,4 +1,4 @@
-"""Greedy and beam search in PyTorch for many sources at once, without a cache.
+"""A letters-to-phonemes checkpoint in PyTorch: greedy and beam search for many words at once, without a cache.
 
 `edgeformer.exporter.reference` searches one source at a time; this is the same beam search with the steps of all
 sources in one forward pass, and with Hugging Face's other values of early_stopping. Tests hold the two together.
@@ -7,18 +7,56 @@ sources in one forward pass, and with Hugging Face's other values of early_stopp
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from edgeformer.exporter import reference
+from edgeformer.models.checkpoint import load_checkpoint
 from edgeformer.models.transformer import Transformer
 from edgeformer.runtime import GenerationConfig
+from edgeformer.runtime.text import encode
 
 BATCH_SIZE = 64
 
 Hypothesis = tuple[list[int], float]  # ids without the end token, score
+
+
+class Checkpoint:
+    """The model, its tokenizers, and its own options of generation.
+
+    Raises:
+        CheckpointError, ConfigError: the checkpoint cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.model = load_checkpoint(folder)
+        self.source, self.target = (
+            Tokenizer.from_str((folder / name).read_text(encoding="utf-8"))
+            for name in ("tokenizer.json", "target_tokenizer.json")
+        )
+        own = folder / "generation_config.json"
+        self.options = GenerationConfig.from_dict(json.loads(own.read_text(encoding="utf-8")) if own.exists() else {})
+
+    def encode(self, word: str) -> list[int]:
+        return encode(self.source, word, special=True)
+
+    def say(
+        self, words: Sequence[str], config: GenerationConfig, on_done: Callable[[int], None] = lambda done: None
+    ) -> list[list[int]]:
+        """Ids of each word's phonemes; `on_done` hears how many more words are done."""
+        return search(self.model, [self.encode(word) for word in words], config, on_done)
+
+    def spell(self, ids: Sequence[int]) -> str:
+        return str(self.target.decode(list(ids)))
+
+    def log_prob(self, word: str, ids: Sequence[int]) -> float:
+        """Natural logarithm of how likely these phonemes are, the end token included."""
+        return sum(reference.log_probs(self.model, self.encode(word), ids))
 
 
 def search(

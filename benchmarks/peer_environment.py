@@ -1,0 +1,51 @@
+"""The peer's virtual environment, made where it is missing, and its models."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgeformer.runtime.errors import EdgeformerError
+
+PEERS = Path(__file__).parent / "peers"
+REQUIREMENTS, PROGRAM = PEERS / "ctranslate2-requirements.txt", PEERS / "ctranslate2_g2p.py"
+
+
+class PeerError(EdgeformerError):
+    """The peer cannot be installed, or refuses the checkpoint; its own message is on standard error."""
+
+
+def peer_python(folder: Path) -> Path:
+    """The interpreter of the peer's virtual environment, with the versions that are pinned.
+
+    What is already there stays: pip then asks no index.
+
+    Raises:
+        PeerError: pip failed.
+    """
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    call([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(REQUIREMENTS)],
+         f"{REQUIREMENTS.name} cannot be installed into {folder}")  # fmt: skip
+    return python
+
+
+def convert(python: Path, checkpoint: Path, output: Path, quantization: str) -> None:
+    """Write the peer's model of a checkpoint.
+
+    Raises:
+        PeerError: the peer's converter refused.
+    """
+    call([str(python), str(PROGRAM), "convert", str(checkpoint), str(output), "--quantization", quantization],
+         f"{checkpoint} cannot be converted")  # fmt: skip
+
+
+def call(command: Sequence[str], failure: str) -> None:
+    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if code != 0:
+        raise PeerError(f"{failure}: exit code {code}, the reason is above")
