@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import venv
@@ -27,8 +26,8 @@ def peer_python(folder: Path) -> Path:
     Raises:
         PeerError: pip failed.
     """
-    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not python.exists():
+    python = folder / "bin/python"
+    if not (folder / "bin/pip").exists():  # which is made last
         venv.create(folder, with_pip=True)
     call([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(REQUIREMENTS)],
          f"{REQUIREMENTS.name} cannot be installed into {folder}")  # fmt: skip

@@ -155,7 +155,7 @@ class Frame:
         width = sizes.num_heads * sizes.head_dim
         self.ids, self.positions = np.empty((batch, q_len), np.int64), np.empty((batch, q_len), np.int64)
         self.columns = np.arange(q_len)
-        self.logits_at = np.empty((batch, wanted), np.int64)
+        self.logits_at, self.wants_last_column = np.empty((batch, wanted), np.int64), False
         self.cache_lengths, self.last_positions = np.empty(batch, np.int64), np.empty(batch, np.int32)
         self.total_length, self.source_lengths = np.empty(1, np.int32), np.empty(sources, np.int64)
         self.logits = np.empty((batch, wanted, sizes.vocab_size), np.float32)
@@ -185,6 +185,32 @@ class Frame:
             self.binding.inputs(dict(zip(names.encoded_names(self.sizes), encoded, strict=True)))
             self.encoded = encoded
         self.source_lengths[...] = source_lengths
+
+    def choose(self, lengths: Ints | None, logits_at: Ints | None) -> None:
+        """Which positions' logits are wanted: the last of each row's `lengths` where none are named."""
+        if logits_at is None and lengths is None:
+            if not self.wants_last_column:
+                self.logits_at[...] = self.shape[2] - 1
+            self.wants_last_column = True
+            return
+        self.wants_last_column = False
+        if logits_at is not None:
+            self.logits_at[...] = logits_at
+        elif lengths is not None:
+            self.logits_at[:, 0] = lengths - 1
+
+    def place(self, cache_lengths: Ints, longest: int) -> None:
+        """Where the new tokens stand."""
+        q_len = self.shape[2]
+        self.cache_lengths[...] = cache_lengths
+        self.total_length[0] = longest + q_len
+        if q_len == 1:
+            self.positions[:, 0] = self.last_positions[...] = cache_lengths
+            return
+        np.add(cache_lengths[:, None], self.columns, out=self.positions)
+        self.last_positions[...] = self.positions[:, -1]
+        # A padded query may stand past the table of positions; its value is never used, but its index must exist.
+        np.minimum(self.positions, self.sizes.max_positions - 1, out=self.positions)
 
 
 class Spares:
@@ -264,19 +290,8 @@ class OnnxRuntimeRows:
             return self.step_by_token(input_ids, lengths, logits_at)
         frame = self.use_frame(q_len, 1 if logits_at is None else logits_at.shape[1])
         frame.ids[...] = input_ids
-        if logits_at is not None:
-            frame.logits_at[...] = logits_at
-        elif lengths is not None:
-            frame.logits_at[:, 0] = lengths - 1
-        else:
-            frame.logits_at[...] = q_len - 1
-        frame.cache_lengths[...] = self.cache_lengths
-        frame.positions[...] = self.cache_lengths[:, None]
-        frame.positions += frame.columns
-        frame.last_positions[...] = frame.positions[:, -1]
-        frame.total_length[0] = self.longest + q_len
-        # A padded query may stand past the table of positions; its value is never used, but its index must exist.
-        np.minimum(frame.positions, self.executor.sizes.max_positions - 1, out=frame.positions)
+        frame.choose(lengths, logits_at)
+        frame.place(self.cache_lengths, self.longest)
         frame.binding.run()
         if lengths is None:
             self.cache_lengths += q_len
