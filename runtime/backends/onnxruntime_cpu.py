@@ -19,7 +19,7 @@ from edgeformer.runtime.errors import BundleError, OptionError
 if TYPE_CHECKING:
     import onnxruntime
 
-FIRST_CAPACITY = 16
+FIRST_CAPACITY = 8
 # Sources are read in groups in which the shortest is at least this share of the longest: padding costs as much as text.
 LIKE_LENGTH = 0.85
 # ONNX Runtime fuses Add and LayerNormalization into a kernel that takes up to seven times as long as the two.
@@ -217,7 +217,7 @@ class Spares:
     """Buffers that were used and can be used again, by shape: binding them anew costs as much as a step."""
 
     MOST = 4  # of each shape
-    MOST_BYTES = 1 << 22  # of caches; larger ones cost more to keep than to make
+    MOST_ROWS = 8  # larger batches cost more to keep than to bind anew
 
     def __init__(self) -> None:
         self.kept: dict[tuple[int, ...], list[Any]] = {}
@@ -247,7 +247,9 @@ class OnnxRuntimeRows:
         self.source_lengths, self.encoded = source_lengths, encoded
         self.cache_lengths = np.zeros(len(source_lengths), np.int64)
         self.longest = 0
-        self.caches = self.take_caches(len(source_lengths), min(limit, FIRST_CAPACITY))
+        # Rows are copied from one store to the other when some leave; the caches in use are the first rows of a store.
+        self.store = self.caches = self.take_caches(len(source_lengths), min(limit, FIRST_CAPACITY))
+        self.other: Floats | None = None
         self.frame: Frame | None = None
 
     def take_caches(self, batch: int, capacity: int) -> Floats:
@@ -261,8 +263,10 @@ class OnnxRuntimeRows:
         return np.zeros(shape, np.float32) if spare is None else spare
 
     def give_caches(self) -> None:
-        if self.caches.nbytes <= Spares.MOST_BYTES:
-            self.executor.spares.keep(self.caches.shape, self.caches)
+        for store in (self.store, self.other):
+            if store is not None and store.shape[1] <= Spares.MOST_ROWS:
+                self.executor.spares.keep(store.shape, store)
+        self.other = None
 
     def use_frame(self, q_len: int, wanted: int) -> Frame:
         shape = (len(self.cache_lengths), len(self.source_lengths), q_len, wanted)
@@ -274,7 +278,7 @@ class OnnxRuntimeRows:
         return frame
 
     def give_frame(self) -> None:
-        if self.frame is not None and self.caches.nbytes <= Spares.MOST_BYTES:
+        if self.frame is not None and self.frame.shape[0] <= Spares.MOST_ROWS:
             self.executor.spares.keep(self.frame.shape, self.frame)
         self.frame = None
 
@@ -320,7 +324,7 @@ class OnnxRuntimeRows:
         grown = self.take_caches(batch, min(self.limit, max(length, 2 * capacity)))
         grown[:, :, :, :capacity] = self.caches
         self.give_caches()
-        self.caches = grown
+        self.store = self.caches = grown
 
     def select(self, rows: Ints, sources: Ints | None = None) -> None:
         _, batch, _, capacity, _ = self.caches.shape
@@ -330,11 +334,12 @@ class OnnxRuntimeRows:
             self.encoded = [array[sources] for array in self.encoded]
             self.source_lengths = self.source_lengths[sources]
         if len(rows) != batch:
-            kept = self.take_caches(len(rows), capacity)
-            self.caches.take(rows, axis=1, out=kept, mode="clip")
-            self.give_frame()
-            self.give_caches()
-            self.caches = kept
+            if self.other is None or self.other.shape[1] < len(rows):
+                self.other = self.take_caches(len(rows), capacity)
+            kept = self.other[:, : len(rows)]
+            for old, new in zip(self.caches, kept, strict=True):
+                old.take(rows, axis=0, out=new, mode="clip")
+            self.store, self.other, self.caches = self.other, self.store, kept
             self.cache_lengths = self.cache_lengths[rows]
             return
         (moved,) = np.nonzero(rows != np.arange(batch))
