@@ -36,12 +36,12 @@ def ratio(ours: Sequence[float], peers: Sequence[float]) -> Spread:
 
 
 def interleave(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Each name once, the two of a pair beside each other where both are new or the pair shares its neighbour's peer."""
+    """Each name once, those of a pair beside each other; pairs that follow one another may share a peer."""
     return list(dict.fromkeys(name for pair in pairs for name in pair))
 
 
 def accurate_enough(wer: Mapping[str, float], baseline: str) -> list[str]:
-    """The names whose word error rate is at most WER_MARGIN points above the baseline's, or above the least without it."""
+    """The names whose word error rate is at most WER_MARGIN points above the baseline's (without one, the least)."""
     bound = wer.get(baseline, min(wer.values())) + WER_MARGIN
     return [name for name, rate in wer.items() if rate <= bound + 1e-9]
 

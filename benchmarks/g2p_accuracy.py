@@ -29,10 +29,10 @@ from torch_search import Checkpoint
 from edgeformer.cli.machine import this_machine
 from edgeformer.cli.printing import print_line, print_table, write_json
 from edgeformer.cli.progress import counting
-from edgeformer.cli.reports import cannot_run
 from edgeformer.cli.requirements import installed_versions
 from edgeformer.models.checkpoint import WEIGHTS
 from edgeformer.runtime import GenerationConfig, load
+from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import read_manifest, sha256
 from edgeformer.runtime.errors import EdgeformerError
 
@@ -224,7 +224,7 @@ def run(options: argparse.Namespace) -> bool:
         torch.set_num_threads(options.threads)
     words = dict(list(read_pronunciations(options.data).items())[: options.limit])
     checkpoint = Checkpoint(options.checkpoint)
-    runnable = [a.name for a in read_manifest(options.bundle).artifacts if cannot_run(a) is None]
+    runnable = [a.name for a in read_manifest(options.bundle).artifacts if lacking(a) is None]
     agreement_words = min(options.agreement_words or len(words), len(words))
     names = options.artifact or runnable
     results = list(measure(checkpoint, words, agreement_words, options.bundle, names, options.threads))
@@ -239,6 +239,7 @@ def run(options: argparse.Namespace) -> bool:
             "versions": installed_versions(),
             "results": [describe(result) for result in results],
         }
+        options.output.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.output, report)
     return not any(result.failed for result in results)
 
@@ -250,6 +251,8 @@ def main() -> None:
             sys.exit("error: an artifact of full precision does not say what PyTorch says")
     except (EdgeformerError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: interrupted")
 
 
 if __name__ == "__main__":

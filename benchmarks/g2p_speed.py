@@ -18,20 +18,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import speed_tables
-from comparison import Spread, accurate_enough, fastest, interleave, ratio, share_equal
+from comparison import interleave
 from peer_environment import PROGRAM, convert, peer_python
-from pronunciations import Phonemes, error_rates, read_pronunciations, spread
+from pronunciations import Phonemes, read_pronunciations, spread
 from rich.console import Console
-from taking_turns import Engine, Record, Setting, take_turns
+from speed_report import BEAMS, PEER, Pairs, Spoken, accuracy_from, accuracy_here, add_best, summarize
+from taking_turns import Engine, Setting, take_turns
 from torch_search import Checkpoint
 
 from edgeformer.cli.machine import this_machine, usable_cores
@@ -41,38 +40,16 @@ from edgeformer.cli.requirements import installed_versions
 from edgeformer.models.checkpoint import WEIGHTS
 from edgeformer.runtime import GenerationConfig
 from edgeformer.runtime.bundle import read_manifest, sha256
-from edgeformer.runtime.errors import EdgeformerError, InputError, TargetError
+from edgeformer.runtime.errors import EdgeformerError, TargetError
 
 # Which of ours is compared with which of the peer's.
 PAIRS = (("ort-cpu-fp32", "float32"), ("ort-cpu-int8", "int8"), ("ort-cpu-int8-rows", "int8"))
-PEER = "CTranslate2 "
-BASELINE = "ort-cpu-fp32"
-BATCHES, BEAMS = (1, 64), (1, 4)
+BATCHES = (1, 64)
 SINGLE_SHARE = 4  # calls of one word say every fourth word
 NOISY_LOAD = 0.5  # load average per core
 WORKER = Path(__file__).with_name("g2p_worker.py")
 
 console = Console(stderr=True, highlight=False)
-Pairs = Sequence[tuple[str, str]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Spoken:
-    """The words, their references, and what PyTorch says of every fourth by the number of beams."""
-
-    references: Mapping[str, Sequence[Phonemes]]
-    in_pytorch: Mapping[int, Mapping[str, str]]
-
-    @property
-    def words(self) -> list[str]:
-        return list(self.references)
-
-    def wer(self, outputs: Mapping[str, str]) -> float:
-        return error_rates(list(outputs.values()), [self.references[word] for word in outputs]).wer
-
-    def equal_to_pytorch(self, beams: int, outputs: Mapping[str, str]) -> float:
-        expected = self.in_pytorch[beams]
-        return share_equal(list(expected.values()), [outputs[word] for word in expected])
 
 
 def available_pairs(bundle: Path) -> Pairs:
@@ -87,7 +64,7 @@ def available_pairs(bundle: Path) -> Pairs:
     if missing := [ours for ours, _ in PAIRS if ours not in names]:
         console.print(f"not in the bundle, and left out: {', '.join(missing)}")
     if not pairs:
-        raise TargetError(f"bundle {bundle} has none of {', '.join(ours for ours, _ in PAIRS)}: run edgeformer optimize")
+        raise TargetError(f"bundle {bundle} has none of {', '.join(ours for ours, _ in PAIRS)}: optimize it first")
     return pairs
 
 
@@ -96,16 +73,15 @@ def make_engines(pairs: Pairs, options: argparse.Namespace, most: int, scratch: 
     console.print(f"looking after {PEER.strip()} in {options.setup_peer}")
     python = peer_python(options.setup_peer)
     search = ("--max-new-tokens", str(most), "--length-penalty", "1.0")
-    engines = []
+    engines, program = [], tuple[str, ...]()
     for name in interleave(pairs):
         if name.startswith(PEER):
             quantization = name.removeprefix(PEER)
             convert(python, options.checkpoint, scratch / quantization, quantization)
-            command = (str(python), str(PROGRAM), "worker", str(scratch / quantization), *search, "--patience", "1.0")
+            program = (str(python), str(PROGRAM), "worker", str(scratch / quantization), "--patience", "1.0")
         else:
-            ours = (sys.executable, str(WORKER), str(options.bundle), "--artifact", name)
-            command = (*ours, *search, "--early-stopping", "true")
-        engines.append(Engine(name, command))
+            program = (sys.executable, str(WORKER), str(options.bundle), "--artifact", name, "--early-stopping", "true")
+        engines.append(Engine(name, (*program, *search)))
     return engines
 
 
@@ -132,75 +108,6 @@ def settings(options: argparse.Namespace, words: Sequence[str], scratch: Path) -
                 yield Setting(threads, batch, beams, file), said
 
 
-def summarize(setting: Setting, words: list[str], records: list[Record], pairs: Pairs, spoken: Spoken) -> dict[str, Any]:
-    """One setting's measurements: of each engine, and of each pair."""
-    engines, by_name = {}, {record.engine: record for record in records}
-    for record in records:
-        outputs = dict(zip(words, record.outputs, strict=True))
-        engines[record.engine] = {
-            "words_per_second": dataclasses.asdict(Spread.of([len(words) / seconds for seconds in record.seconds])),
-            "ms_per_word": dataclasses.asdict(Spread.of([1000 * seconds / len(words) for seconds in record.seconds])),
-            "peak_rss_mib": record.rounds[-1]["peak_rss_mib"],
-            "load_seconds": record.description["load_seconds"],
-            "start_seconds": record.start_seconds,
-            "wer": spoken.wer(outputs),
-            "equal_to_pytorch": spoken.equal_to_pytorch(setting.beams, outputs),
-            "waiting_cpu": sum(r["others_cpu_seconds"] for r in record.rounds) / sum(record.seconds),
-            "description": record.description,
-            "rounds": record.rounds,
-        }
-    compared = [
-        {
-            "ours": ours,
-            "peer": peer,
-            "ratio": dataclasses.asdict(ratio(by_name[ours].seconds, by_name[peer].seconds)),
-            "equal_outputs": share_equal(by_name[ours].outputs, by_name[peer].outputs),
-        }
-        for ours, peer in pairs
-    ]
-    setup = {"threads": setting.threads, "batch": setting.batch, "beams": setting.beams, "words": len(words)}
-    return {**setup, "engines": engines, "pairs": compared}
-
-
-def add_best(measured: Sequence[dict[str, Any]], accuracy: Mapping[int, Mapping[str, float]]) -> None:
-    """The fastest of ours that is accurate enough, against the fastest of the peer's whatever its accuracy."""
-    for entry in measured:
-        seconds = {name: [r["seconds"] for r in engine["rounds"]] for name, engine in entry["engines"].items()}
-        ours = fastest(seconds, accurate_enough(accuracy[entry["beams"]], BASELINE))
-        peer = fastest(seconds, [name for name in seconds if name.startswith(PEER)])
-        times = dataclasses.asdict(ratio(seconds[ours], seconds[peer]))
-        entry["best"] = {"ours": ours, "peer": peer, "ratio": times}
-
-
-def accuracy_here(measured: Sequence[dict[str, Any]]) -> dict[int, dict[str, float]]:
-    """WER of our artifacts by the number of beams, from the setting with the most words."""
-    widest: dict[int, dict[str, Any]] = {}
-    for entry in sorted(measured, key=lambda e: int(e["words"])):
-        widest[entry["beams"]] = entry["engines"]
-    return {
-        beams: {name: engine["wer"] for name, engine in engines.items() if not name.startswith(PEER)}
-        for beams, engines in widest.items()
-    }
-
-
-def accuracy_from(path: Path, names: Sequence[str]) -> dict[int, dict[str, float]]:
-    """The same from what g2p_accuracy.py wrote.
-
-    Raises:
-        InputError: it is no such file, or lacks one of the artifacts.
-    """
-    found: dict[int, dict[str, float]] = {beams: {} for beams in BEAMS}
-    try:
-        for result in json.loads(path.read_text(encoding="utf-8"))["results"]:
-            if result["engine"] in names:
-                found[result["num_beams"]][result["engine"]] = result["wer"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not what g2p_accuracy.py writes: {error!r}") from error
-    if missing := {name for name in names for rates in found.values() if name not in rates}:
-        raise InputError(f"{path} has no accuracy of {', '.join(sorted(missing))}")
-    return found
-
-
 def positive(text: str) -> int:
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
@@ -218,7 +125,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--setup-peer", type=Path, metavar="DIR", default=Path("build/peers/ctranslate2"),
                         help="the peer's virtual environment, made where it is missing")  # fmt: skip
     parser.add_argument("--accuracy", type=Path, metavar="JSON",
-                        help="of g2p_accuracy.py, to tell which artifacts are accurate enough; by default this run's")  # fmt: skip
+                        help="of g2p_accuracy.py, for what is accurate enough; this run's by default")  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="JSON", help="write everything here as well")
     options = parser.parse_args(arguments)
     options.threads = options.threads or [1, 2]
@@ -258,6 +165,7 @@ def run(options: argparse.Namespace) -> None:
     }
     speed_tables.print_report(report)
     if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.output, report)
 
 
@@ -266,6 +174,8 @@ def main() -> None:
         run(parse())
     except (EdgeformerError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: interrupted")
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="cores to use")
     parser.add_argument("--max-new-tokens", type=int, default=64, help="at most the model's positions")
     parser.add_argument("--length-penalty", type=float, default=1.0, help="beams only")
-    parser.add_argument("--early-stopping", choices=EARLY_STOPPING, default="true", help="beams only: when a search ends")
+    parser.add_argument("--early-stopping", choices=EARLY_STOPPING, default="true", help="beams only")
     return parser.parse_args(arguments)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +44,6 @@ def convert(python: Path, checkpoint: Path, output: Path, quantization: str) -> 
 
 
 def call(command: Sequence[str], failure: str) -> None:
-    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
     if code != 0:
         raise PeerError(f"{failure}: exit code {code}, the reason is above")

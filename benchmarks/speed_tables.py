@@ -38,14 +38,18 @@ def setting_cells(entry: dict[str, Any]) -> tuple[str, str, str]:
 
 def print_pairs(report: dict[str, Any]) -> None:
     columns = ["threads", "batch", "search", "ours", "peer", "words/s", "peer's words/s", "ms/word", "peer's ms/word",
-               "ratio", "same output %"]  # fmt: skip
+               "ratio", "by CPU time", "same output %"]  # fmt: skip
     rows = []
     for entry in report["settings"]:
         for pair in entry["pairs"]:
             both = [entry["engines"][pair[side]] for side in ("ours", "peer")]
             rates = [f"{engine['words_per_second']['median']:.0f}" for engine in both]
             times = [Spread(**engine["ms_per_word"]).text(3) for engine in both]
-            shared = (Spread(**pair["ratio"]).text(2), f"{pair['equal_outputs']:.1f}")
+            shared = (
+                Spread(**pair["ratio"]).text(2),
+                f"{pair['cpu_ratio']['median']:.2f}",
+                f"{pair['equal_outputs']:.1f}",
+            )
             rows.append((*setting_cells(entry), pair["ours"], pair["peer"], *rates, *times, *shared))
     print_table(columns, rows, numbers=columns[5:])
 

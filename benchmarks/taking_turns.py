@@ -62,6 +62,10 @@ class Record:
     def seconds(self) -> list[float]:
         return [reply["seconds"] for reply in self.rounds]
 
+    @property
+    def cpu_seconds(self) -> list[float]:
+        return [reply["cpu_seconds"] for reply in self.rounds]
+
 
 class Worker:
     """A running worker. A context manager; at its end, the worker's input ends, and so does the worker.

@@ -54,9 +54,15 @@ class Checkpoint:
     def spell(self, ids: Sequence[int]) -> str:
         return str(self.target.decode(list(ids)))
 
+    @torch.inference_mode()
     def log_prob(self, word: str, ids: Sequence[int]) -> float:
-        """Natural logarithm of how likely these phonemes are, the end token included."""
-        return sum(reference.log_probs(self.model, self.encode(word), ids))
+        """Natural logarithm of how likely these phonemes are, the end token included where there is room for one."""
+        config, source = self.model.config, self.encode(word)
+        room = slice(config.max_positions)
+        given = torch.tensor([[config.bos_token_id, *ids][room]])
+        wanted = torch.tensor([*ids, config.eos_token_id][room])
+        logits = self.model(torch.tensor([source]), torch.tensor([len(source)]), given)[0]
+        return float(logits.log_softmax(-1).gather(1, wanted[:, None]).sum())
 
 
 def search(
@@ -136,4 +142,4 @@ def done(search: Search, length: int, most: int, config: GenerationConfig) -> bo
         return True
     hopeful = config.early_stopping == "never" and config.length_penalty > 0
     attainable = search.running[0][1] / (most if hopeful else length) ** config.length_penalty
-    return attainable <= search.finished[-1][1]
+    return bool(attainable <= search.finished[-1][1])

@@ -30,6 +30,7 @@ def export(
     from edgeformer.cli import interrupts, printing, progress, reports
     from edgeformer.exporter.exporting import export_checkpoint
     from edgeformer.exporter.parity import Check
+    from edgeformer.runtime.backends import lacking
 
     checks: list[Check] = []
     with interrupts.sigterm_interrupts(), progress.steps() as step:
@@ -47,4 +48,7 @@ def export(
         return
     rows = [*reports.model_rows(output, manifest), reports.artifact_row(artifact)]
     printing.print_table(["", ""], rows)
-    printing.print_table(["check", "", "detail"], reports.check_rows(checks))
+    if checks:
+        printing.print_table(["check", "", "detail"], reports.check_rows(checks))
+    else:
+        printing.print_line(f"not verified: {lacking(artifact)}")

@@ -51,13 +51,16 @@ def check_golden(model: Model, samples: Sequence[GoldenSample]) -> list[Check]:
 def check_tokens(model: Model, samples: Sequence[GoldenSample], tolerance: Tolerance) -> list[Check]:
     checks = []
     for name, beams in (("greedy", 1), (f"beam {NUM_BEAMS}", NUM_BEAMS)):
-        same = 0
-        for sample in samples:
+        different = []
+        for number, sample in enumerate(samples, start=1):
             config = GenerationConfig(max_new_tokens=sample.max_new_tokens, num_beams=beams)
             found = model.generate([sample.source_ids], config)[0].token_ids
-            same += found == (sample.greedy if beams == 1 else sample.beam)
-        passed = same == len(samples) or not tolerance.same_tokens
-        checks.append(Check(f"{name} equals PyTorch", passed, f"{same} of {len(samples)} samples token for token"))
+            if found != (sample.greedy if beams == 1 else sample.beam):
+                different.append(number)
+        detail = f"{len(samples) - len(different)} of {len(samples)} samples token for token"
+        if different:
+            detail += f", not {', '.join(map(str, different[:5]))}{', ...' if len(different) > 5 else ''}"
+        checks.append(Check(f"{name} equals PyTorch", not different or not tolerance.same_tokens, detail))
     return checks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,21 @@ def test_a_full_disk_leaves_the_bundle(
     monkeypatch.setattr("edgeformer.exporter.optimizing.save_graphs", full)
     before = tree(bundle.parent)
     cli("optimize", bundle, *INT8).refused("No space left on device", "nothing that was there before has changed")
+    assert tree(bundle.parent) == before
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_in_earnest_leaves_the_bundle(
+    program: Callable[..., subprocess.Popen[bytes]], bundle: Path, tree: Tree
+) -> None:
+    # No file may grow beyond 30 kB: the weights have more.
+    first = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))"
+    before = tree(bundle.parent)
+    process = program("optimize", bundle, *INT8, first=first)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (1, b""), err
+    assert b"writing\nerror: writing " in err
+    assert b"Traceback" not in err
     assert tree(bundle.parent) == before
 
 

@@ -296,5 +296,5 @@ def test_a_backend_that_is_not_installed_is_named(
             artifact["backend"] = "warp"
 
     edit(elsewhere)
-    cli("run", bundle, "hello").refused("nothing in bundle", "ort-cpu-int8 needs the backend warp")
+    cli("run", bundle, "hello").refused("nothing in bundle", "ort-cpu-int8: no backend 'warp' is installed")
     cli("run", bundle, "hello", "--artifact", "onnx").refused("no backend 'warp' is installed")

@@ -65,9 +65,9 @@ def test_a_failed_check_exits_with_1_after_the_report(
     assert ("onnx", "greedy equals PyTorch") in failed
     assert ("ort-cpu-fp32", "greedy equals PyTorch") in failed
     assert not any(name.startswith(("beam", "a ragged batch")) for _, name in failed)
-    (row,) = [r for r in cli("verify", bundle).out.splitlines() if r.startswith("onnx ") and "greedy equals" in r]
+    (row,) = [r for r in cli("verify", bundle, "--artifact", "onnx").out.splitlines() if "greedy equals PyTorch" in r]
     assert "FAILED" in row
-    assert "11 of 12" in row
+    assert "11 of 12 samples token for token, not 4" in row
 
 
 def test_what_cannot_run_here_is_said_and_no_failure(
@@ -76,12 +76,13 @@ def test_what_cannot_run_here_is_said_and_no_failure(
     edit(lambda values: values["artifacts"][1].update(backend="warp"))
     edit(lambda values: values["artifacts"][2].update(precision="fp4"))
     found = cli("verify", bundle, "--json").ok.json
-    assert found["skipped"] == [
-        {"artifact": "ort-cpu-fp32", "reason": "backend warp is not installed"},
-        {"artifact": "ort-cpu-int8", "reason": "precision 'fp4' is unknown to this edgeformer"},
-    ]
-    assert "ort-cpu-fp32 was not verified: backend warp is not installed" in cli("verify", bundle).ok.out
-    cli("verify", bundle, "--artifact", "ort-cpu-fp32").refused("nothing in bundle", "backend warp is not installed")
+    assert [result["artifact"] for result in found["results"]] == ["onnx"]
+    elsewhere, newer = found["skipped"]
+    assert elsewhere["artifact"] == "ort-cpu-fp32"
+    assert "no backend 'warp' is installed" in elsewhere["reason"]
+    assert newer == {"artifact": "ort-cpu-int8", "reason": "precision 'fp4' is unknown to this edgeformer"}
+    assert "ort-cpu-fp32 was not verified: no backend 'warp'" in cli("verify", bundle).ok.out
+    cli("verify", bundle, "--artifact", "ort-cpu-fp32").refused("nothing in bundle", "no backend 'warp' is installed")
 
 
 # With the checkpoint

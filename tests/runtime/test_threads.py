@@ -1,0 +1,59 @@
+"""A loaded model may be used from several threads at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from edgeformer.runtime import GenerationConfig, Model, load
+from edgeformer.runtime.errors import OptionError
+
+CONFIGS = [
+    GenerationConfig(),
+    GenerationConfig(num_beams=4, num_return_sequences=4, max_new_tokens=6),
+    GenerationConfig(min_new_tokens=20),
+]
+
+
+def results(model: Model, words: list[str], config: GenerationConfig) -> list[list[tuple[int, ...]]]:
+    return [[best.token_ids for best in generation.hypotheses] for generation in model.generate(words, config)]
+
+
+def test_threads_that_generate_at_once_get_what_each_gets_alone(model: Model, words: list[str]) -> None:
+    batches = [words[first : first + 5] for first in range(0, 20, 5)]
+    jobs = [(batch, config) for batch in batches for config in CONFIGS]
+    expected = [results(model, *job) for job in jobs]
+    started = threading.Barrier(4)
+
+    def work(offset: int) -> list[list[list[tuple[int, ...]]]]:
+        started.wait()
+        return [results(model, *job) for job in jobs[offset:] + jobs[:offset]]
+
+    with ThreadPoolExecutor(4) as pool:
+        offsets = [0, 0, 5, 8]
+        for offset, found in zip(offsets, pool.map(work, offsets), strict=True):
+            assert found == expected[offset:] + expected[:offset]
+
+
+def test_threads_that_stream_and_score_at_once_get_what_each_gets_alone(model: Model, words: list[str]) -> None:
+    def stream(word: str) -> str:
+        return "".join(model.stream(word))
+
+    def score(word: str) -> float:
+        return model.score([word], ["W ER D"])[0].log_prob
+
+    calls: list[Callable[[str], object]] = [stream, score]
+    jobs = [(call, word) for word in words[:12] for call in calls]
+    expected = [call(word) for call, word in jobs]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda job: job[0](job[1]), jobs)) == expected
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_fewer_than_one_thread_is_refused(tiny_bundle: Path, threads: int) -> None:
+    with pytest.raises(OptionError, match=f"threads is {threads}, expected at least 1"):
+        load(tiny_bundle, threads=threads)
