@@ -30,7 +30,7 @@ def optimize(
     from edgeformer.exporter.targets import find_target
 
     find_target(target, precision)
-    requirements.require(requirements.TO_EXPORT, "optimize")
+    requirements.require(requirements.TO_OPTIMIZE, "optimize")
     from edgeformer.cli import interrupts, printing, progress, reports
     from edgeformer.exporter.optimizing import optimize_bundle
     from edgeformer.exporter.parity import Check

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -13,13 +12,14 @@ from tokenizers import Tokenizer
 from edgeformer.exporter import onnx_graphs
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.golden import golden_samples, random_sources
-from edgeformer.exporter.parity import Check, check_golden, require
+from edgeformer.exporter.parity import OnChecks, check_golden, require
+from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
 from edgeformer.exporter.staging import check_free, staged
 from edgeformer.models.checkpoint import load_checkpoint
 from edgeformer.models.transformer import Transformer
 from edgeformer.runtime import load
 from edgeformer.runtime.backends import lacking
-from edgeformer.runtime.bundle import MANIFEST, Artifact, FileRecord, Manifest, Tokens, record_file
+from edgeformer.runtime.bundle import MANIFEST, Artifact, Manifest, Tokens, record_file
 from edgeformer.runtime.errors import CheckpointError
 
 # The checkpoint's own files that a bundle keeps as they are, where the checkpoint has them.
@@ -27,10 +27,6 @@ KEPT = (
     "config.json", "generation_config.json", "tokenizer.json", "target_tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json",
 )  # fmt: skip
-PORTABLE = "onnx"
-
-Progress = Callable[[str], None]
-OnChecks = Callable[[Sequence[Check]], None]
 
 
 def export_checkpoint(
@@ -137,20 +133,3 @@ def describe(folder: Path, model: Transformer) -> Manifest:
         artifacts=(portable,),
         golden=golden_samples(model, sources),
     )
-
-
-def record_files(bundle: Path, folder: Path) -> dict[str, FileRecord]:
-    """Every file of a folder in the bundle, by its path from the bundle."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(bundle).as_posix(): record_file(path) for path in files}
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """Versions of those packages that are installed."""
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

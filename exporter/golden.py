@@ -19,7 +19,7 @@ MAX_NEW_TOKENS = 24
 def random_sources(vocabulary: Sequence[int], longest: int, seed: int = 0) -> list[list[int]]:
     """Sources of ids drawn evenly, the shortest of one token, the longest of `longest`."""
     rng = random.Random(seed)
-    lengths = [1, longest, *(rng.randint(2, min(longest, 16)) for _ in range(COUNT - 2))]
+    lengths = [1, longest, *(rng.randint(1, min(longest, 16)) for _ in range(COUNT - 2))]
     return [rng.choices(vocabulary, k=length) for length in lengths]
 
 
@@ -27,7 +27,7 @@ def golden_sample(model: Transformer, source: Sequence[int]) -> GoldenSample:
     """Greedy and beam search over one source in PyTorch without a cache."""
     from edgeformer.exporter import reference  # brings torch, which a device that checks itself may lack
 
-    most = min(MAX_NEW_TOKENS, model.config.max_positions)
+    most = max(1, min(MAX_NEW_TOKENS, model.config.max_positions - 1))
     (greedy,) = reference.greedy(model, [source], most)
     beam, beam_score = reference.beam_search(model, source, most, NUM_BEAMS)[0]
     return GoldenSample(

@@ -9,10 +9,10 @@ from pathlib import Path
 import onnx_ir as ir
 from onnx_ir.external_data import load_to_model
 
-from edgeformer.exporter.exporting import PORTABLE, OnChecks, Progress, record_files, versions
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.ort_cpu import rewrite
-from edgeformer.exporter.parity import check_golden, require
+from edgeformer.exporter.parity import OnChecks, check_golden, require
+from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
 from edgeformer.exporter.staging import staged
 from edgeformer.exporter.targets import find_target
 from edgeformer.runtime import load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from edgeformer.exporter.golden import NUM_BEAMS
 from edgeformer.runtime import GenerationConfig, Model
@@ -35,6 +35,9 @@ class Check:
     name: str
     passed: bool
     detail: str
+
+
+OnChecks = Callable[[Sequence[Check]], None]
 
 
 def check_golden(model: Model, samples: Sequence[GoldenSample]) -> list[Check]:

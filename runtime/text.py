@@ -83,6 +83,10 @@ def load_tokenizer(bundle: Bundle, name: str) -> Tokenizer:
 
 def encode(tokenizer: Tokenizer, text: str, *, special: bool) -> list[int]:
     try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"input {text!r} is not text: {error.reason} at {error.start}") from error
+    try:
         return list(tokenizer.encode(text, add_special_tokens=special).ids)
     except Exception as error:  # plain Exception as well: a token outside a vocabulary that has no unknown token
         raise InputError(unknown_parts(tokenizer, text, error)) from error

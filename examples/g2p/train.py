@@ -30,12 +30,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from vocabulary import build_tokenizers, save_tokenizers
 
 from edgeformer.exporter.reference import greedy, pad
-from edgeformer.models.checkpoint import save_checkpoint
+from edgeformer.models.checkpoint import load_checkpoint, save_checkpoint
 from edgeformer.models.configs import TransformerConfig
 from edgeformer.models.transformer import Transformer
 
 console = Console(stderr=True)
 HELD_OUT = 1000
+GENERATION = {"max_new_tokens": 40}  # twice what the longest word needs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +133,12 @@ class Run:
         self.step, self.history = 0, list[dict[str, float]]()
 
     def restore(self) -> None:
+        """Go on from the last epoch's state; without one, begin with the weights of `--begin-with`."""
         if not self.path.exists():
+            if self.arguments.begin_with:
+                weights = load_checkpoint(self.arguments.begin_with).state_dict()
+                self.model.load_state_dict(weights)
+                self.average.load_state_dict(weights)
             return
         state = torch.load(self.path, weights_only=True)
         self.model.load_state_dict(state["model"])
@@ -199,6 +205,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="pronunciation list to train on")
     parser.add_argument("--output", type=Path, required=True, help="folder for the state, the curve and the checkpoint")
+    parser.add_argument(
+        "--begin-with", type=Path, metavar="CHECKPOINT", help="weights to begin with; random by default"
+    )
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--decay-epochs", type=int, default=12)
     parser.add_argument("--batch", type=int, default=256, help="pronunciations a batch")
@@ -240,6 +249,7 @@ def main() -> None:
         run.history.append({"epoch": len(run.history) + 1, "loss": loss, "held_out_wer": wer, "seconds": seconds})
         run.save()
         save_checkpoint(arguments.output, run.average, torch.float16)
+        (arguments.output / "generation_config.json").write_text(json.dumps(GENERATION, indent=2) + "\n")
         (arguments.output / "history.json").write_text(json.dumps(run.history, indent=1) + "\n")
         console.print(f"epoch {len(run.history)}: loss {loss:.4f}, held-out WER {wer:.2f} %, {seconds:.0f} s")
     draw_curve(run.history, arguments.output / "curve.png")
