@@ -1,4 +1,4 @@
-"""Tiny Transformers, and a tiny bundle, for every test that needs one. Tests of the runtime load no torch through this."""
+"""Tiny Transformers, and a tiny bundle, for every test that needs one."""
 
 from __future__ import annotations
 

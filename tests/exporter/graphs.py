@@ -107,4 +107,6 @@ def close(found: Arrays, expected: Arrays, tolerance: float = 1e-4) -> None:
 
 def within(arrays: Arrays, lengths: NDArray[np.int64]) -> Arrays:
     """Encoded sources with what stands behind each row's length set to zero: nobody ever sees it."""
-    return {name: array * (np.arange(array.shape[2]) < lengths[:, None])[:, None, :, None] for name, array in arrays.items()}
+    return {
+        name: array * (np.arange(array.shape[2]) < lengths[:, None])[:, None, :, None] for name, array in arrays.items()
+    }

@@ -215,14 +215,22 @@ def test_everything_that_is_wrong_beside_the_weights_is_named_at_once(checkpoint
     (checkpoint / "target_tokenizer.json").write_text("{}")
     (checkpoint / "generation_config.json").write_text("{")
     message = refused(checkpoint, place, CheckpointError)
-    for part in ("tokenizer.json is missing", "target_tokenizer.json is not a tokenizer", "generation_config.json is not JSON"):
+    for part in (
+        "tokenizer.json is missing",
+        "target_tokenizer.json is not a tokenizer",
+        "generation_config.json is not JSON",
+    ):
         assert part in message
 
 
 @pytest.mark.xfail(strict=True, reason="waits for exporter.patch")
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [('{"temperature": 0.7}', "not supported: temperature=0.7"), ('{"num_beams": 0}', "num_beams is 0"), ("[]", "object")],
+    [
+        ('{"temperature": 0.7}', "not supported: temperature=0.7"),
+        ('{"num_beams": 0}', "num_beams is 0"),
+        ("[]", "object"),
+    ],
 )
 def test_options_that_the_runtime_would_refuse_are_refused_before_any_work(
     checkpoint: Path, place: Path, graphs: dict[str, ir.Model], content: str, reason: str

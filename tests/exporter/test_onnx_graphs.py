@@ -152,9 +152,7 @@ def test_the_step_runs_at_other_sizes(
     graphs: dict[str, ir.Model], pytorch: Transformer, widths: names.Sizes, sizes: tuple[int, ...]
 ) -> None:
     batch, source_len, q_len, capacity, wanted = sizes
-    given = step_inputs(
-        widths, batch=batch, source_len=source_len, q_len=q_len, capacity=capacity, wanted=wanted
-    )
+    given = step_inputs(widths, batch=batch, source_len=source_len, q_len=q_len, capacity=capacity, wanted=wanted)
     close(run(graphs["decoder"], given), step_in_pytorch(pytorch, widths, given))
 
 

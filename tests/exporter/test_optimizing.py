@@ -130,7 +130,9 @@ def test_a_bundle_without_portable_graphs_is_refused(bundle: Path) -> None:
 
 
 def scale_a_weight(graph: ir.Model) -> None:
-    value = next(v for v in graph.graph.initializers.values() if v.const_value is not None and v.const_value.nbytes > 9999)
+    value = next(
+        v for v in graph.graph.initializers.values() if v.const_value is not None and v.const_value.nbytes > 9999
+    )
     assert value.const_value is not None
     value.const_value = ir.tensor((value.const_value.numpy() * 1.5).astype(np.float32), name=value.name)
 

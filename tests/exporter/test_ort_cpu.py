@@ -356,7 +356,8 @@ def not_miscompiled(model: ir.Model, role: str, given: Arrays) -> None:
     try:
         rewrite(model, role, "fp32")
     except PassError as error:
-        assert isinstance(error.__cause__, PreconditionError)
+        if not isinstance(error.__cause__, PreconditionError):
+            raise
         return
     found = run(model, given)
     if role == "encoder":

@@ -33,7 +33,9 @@ def failed(model: Model, samples: tuple[GoldenSample, ...]) -> list[str]:
     return [check.name for check in check_golden(model, samples) if not check.passed]
 
 
-def changed(samples: tuple[GoldenSample, ...], change: Callable[[GoldenSample], GoldenSample]) -> tuple[GoldenSample, ...]:
+def changed(
+    samples: tuple[GoldenSample, ...], change: Callable[[GoldenSample], GoldenSample]
+) -> tuple[GoldenSample, ...]:
     """The samples, the last of them changed."""
     return (*samples[:-1], change(samples[-1]))
 

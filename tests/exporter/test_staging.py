@@ -99,9 +99,7 @@ def test_where_there_are_no_hard_links_files_are_copied(bundle: Path, monkeypatc
     assert tree(bundle) == {"onnx": None, "onnx/weights.data": b"old weights", "bundle.json": b"new"}
 
 
-def test_the_present_folder_can_be_written(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_present_folder_can_be_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "bundle").mkdir(parents=True)
     monkeypatch.chdir(place)
     write(Path("bundle"))
@@ -119,33 +117,38 @@ def test_a_link_to_a_bundle_stays_a_link_and_what_it_leads_to_is_replaced(bundle
 
 # It does not
 
+
+def fail(output: Path, crash: BaseException, **options: object) -> None:
+    """Half of the work, and then a crash."""
+    with staged(output, **options) as folder:  # type: ignore[arg-type]
+        shutil.rmtree(folder / "onnx", ignore_errors=True)
+        (folder / "half").write_text("written")
+        raise crash
+
+
 CRASHES = [RuntimeError("a bug"), KeyboardInterrupt(), SystemExit(1), MemoryError(), GeneratorExit()]
 
 
 @pytest.mark.parametrize("crash", CRASHES, ids=repr)
 def test_a_crash_leaves_the_earlier_bundle_whole_and_nothing_else(bundle: Path, crash: BaseException) -> None:
     before = tree(bundle.parent)
-    with pytest.raises(type(crash)), staged(bundle, begin_with=bundle, overwrite=True) as folder:
-        shutil.rmtree(folder / "onnx")
-        (folder / "half").write_text("written")
-        raise crash
+    with pytest.raises(type(crash)):
+        fail(bundle, crash, begin_with=bundle, overwrite=True)
     assert tree(bundle.parent) == before
 
 
 @pytest.mark.parametrize("crash", CRASHES, ids=repr)
 def test_a_crash_where_nothing_was_leaves_nothing(place: Path, crash: BaseException) -> None:
-    with pytest.raises(type(crash)), staged(place / "bundle") as folder:
-        (folder / "half").write_text("written")
-        raise crash
+    with pytest.raises(type(crash)):
+        fail(place / "bundle", crash)
     assert tree(place) == {}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
 def test_a_full_disk_is_one_clear_error_and_the_earlier_bundle_stays(bundle: Path, number: int) -> None:
     before = tree(bundle.parent)
-    with pytest.raises(WriteError) as caught, staged(bundle, overwrite=True) as folder:
-        (folder / "half").write_text("written")
-        raise OSError(number, os.strerror(number))
+    with pytest.raises(WriteError) as caught:
+        fail(bundle, OSError(number, os.strerror(number)), overwrite=True)
     message = str(caught.value)
     assert message.startswith(f"writing {bundle} failed: {os.strerror(number)}: ")
     assert message.endswith("nothing that was there before has changed")

@@ -13,7 +13,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from edgeformer.models.transformer import Transformer
 
-# Parts of a layer, ours and Marian's, in an order in which none is the end of one before it.
+# Parts of a layer, ours and Marian's.
 PARTS = {
     "cross_attention": "encoder_attn",
     "attention": "self_attn",

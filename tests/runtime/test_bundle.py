@@ -238,7 +238,10 @@ def test_a_folder_in_place_of_the_manifest_is_named(bundle: Path) -> None:
 def test_a_newer_schema_says_what_to_do(bundle: Path) -> None:
     edit(bundle, lambda values: values.update(schema_version=SCHEMA_VERSION + 1, artifacts="of another kind"))
     (problem,) = problems(bundle)
-    assert problem == f"its schema is {SCHEMA_VERSION + 1}, this edgeformer reads up to {SCHEMA_VERSION}: upgrade edgeformer"
+    assert (
+        problem
+        == f"its schema is {SCHEMA_VERSION + 1}, this edgeformer reads up to {SCHEMA_VERSION}: upgrade edgeformer"
+    )
 
 
 def drop(*path: str | int) -> Edit:

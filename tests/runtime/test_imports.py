@@ -28,8 +28,7 @@ def test_importing_the_runtime_loads_numpy_and_no_library_beside_it() -> None:
 
 def test_looking_for_backends_loads_no_vendors_library() -> None:
     modules = loaded_by(
-        "from edgeformer.runtime.backends import backends\n"
-        "assert backends()['ort-cpu'].unavailable() is None"
+        "from edgeformer.runtime.backends import backends\nassert backends()['ort-cpu'].unavailable() is None"
     )
     assert [name for name in HEAVY if name in modules] == []
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from edgeformer.runtime import load
-from edgeformer.runtime.backends import backends, older
-from edgeformer.runtime.backends import onnxruntime_cpu
+from edgeformer.runtime.backends import backends, older, onnxruntime_cpu
 from edgeformer.runtime.errors import BackendUnavailableError, TargetError
 
 

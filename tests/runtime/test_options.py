@@ -121,9 +121,7 @@ def test_a_bundles_options_are_used_where_a_call_gives_none(tiny_bundle: Path, t
     ],
     ids=str,
 )
-def test_a_bundle_with_wrong_options_is_refused(
-    tiny_bundle: Path, tmp_path: Path, content: str, reason: str
-) -> None:
+def test_a_bundle_with_wrong_options_is_refused(tiny_bundle: Path, tmp_path: Path, content: str, reason: str) -> None:
     with pytest.raises(EdgeformerError) as caught:
         load(with_options(tiny_bundle, tmp_path, content))
     assert reason in str(caught.value)

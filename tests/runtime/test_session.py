@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -133,8 +134,7 @@ def test_without_lengths_every_token_is_real(model: Model) -> None:
 def test_logits_at_picks_positions_in_any_order_and_any_number(model: Model, first: list[int]) -> None:
     at = np.array([[4, 0, 0, 2], [2, 1, 0, 0], [3, 3, 0, 1]])
     expected = [
-        alone(model, source, target)[positions]
-        for source, target, positions in zip(SOURCES, TARGETS, at, strict=True)
+        alone(model, source, target)[positions] for source, target, positions in zip(SOURCES, TARGETS, at, strict=True)
     ]
     rows, lengths = padded(TARGETS), np.array([len(target) for target in TARGETS])
     if first:
@@ -211,11 +211,28 @@ def test_a_capacity_that_the_model_does_not_have_is_refused(fast: Model, capacit
 
 def test_memory_is_taken_as_rows_grow(fast: Model) -> None:
     """The model's positions may be many, and most rows are short."""
-    model_positions = 10**9
-    rows = fast.executor.start(SOURCES, model_positions)
-    for _ in range(40):
+    rows = fast.executor.start(SOURCES, 10**9)
+    for _ in range(20):
         rows.step(np.ones((3, 1), np.int64))
     rows.close()
+
+
+@pytest.mark.xfail(strict=True, reason="waits for runtime.patch")
+def test_memory_that_is_kept_for_later_does_not_grow_with_every_shape(fast: Model) -> None:
+    """A server sees every number of rows and every length, for months."""
+
+    def use(lengths: range) -> None:
+        for batch in range(1, 9):
+            for length in lengths:
+                fast.score([[5] * 30 + [2]] * batch, [[30] * length] * batch)
+
+    tracemalloc.start()
+    use(range(2, 3))
+    before, _ = tracemalloc.get_traced_memory()
+    use(range(3, 31, 3))
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 5e6
 
 
 # Wrong steps
