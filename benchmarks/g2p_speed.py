@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -170,6 +171,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    # Workers live in sessions of their own; an end by signal must reach them too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("error: terminated"))
     try:
         run(parse())
     except (EdgeformerError, OSError) as error:

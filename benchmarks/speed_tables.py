@@ -8,7 +8,7 @@ from comparison import WER_MARGIN, Spread
 
 from edgeformer.cli.printing import print_line, print_table
 
-WAITING_CPU = 0.02  # of one core: more than that is told
+WAITING_CPU = 0.05  # of one core: more than that is told
 
 
 def search_name(beams: int) -> str:
