@@ -65,7 +65,7 @@ class OnnxRuntimeExecutor:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = threads or os.cpu_count() or 1
-        # Each session has threads of its own, which would otherwise go on spinning on the cores that the next one needs.
+        # Each session has its own threads, which would otherwise go on spinning on the cores that the next one needs.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self.sizes, self.artifact = bundle.manifest.sizes, artifact
         self.pad = bundle.manifest.tokens.pad
