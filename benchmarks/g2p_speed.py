@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> None:
     references = read_pronunciations(options.data)
     references = {word: references[word] for word in spread(list(references), options.words)}
     checkpoint = Checkpoint(options.checkpoint)
-    most = checkpoint.model.config.max_positions
+    most = checkpoint.options.max_new_tokens or checkpoint.model.config.max_positions
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         engines = make_engines(pairs, options, most, scratch)
