@@ -17,10 +17,10 @@ from edgeformer.exporter.records import PORTABLE, Progress, record_files, versio
 from edgeformer.exporter.staging import check_free, staged
 from edgeformer.models.checkpoint import load_checkpoint
 from edgeformer.models.transformer import Transformer
-from edgeformer.runtime import load
+from edgeformer.runtime import GenerationConfig, load
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import MANIFEST, Artifact, Manifest, Tokens, record_file
-from edgeformer.runtime.errors import CheckpointError
+from edgeformer.runtime.errors import CheckpointError, OptionError
 
 # The checkpoint's own files that a bundle keeps as they are, where the checkpoint has them.
 KEPT = (
@@ -102,9 +102,13 @@ def check_tokenizers(checkpoint: Path, model: Transformer) -> None:
     path = checkpoint / "generation_config.json"
     if path.is_file():
         try:
-            json.loads(path.read_text(encoding="utf-8"))
+            GenerationConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except ValueError as error:
             problems.append(f"generation_config.json is not JSON: {error}")
+        except AttributeError:
+            problems.append("generation_config.json holds no object")
+        except OptionError as error:
+            problems.append(f"generation_config.json: {error}")
     if problems:
         raise CheckpointError(f"checkpoint {checkpoint}", problems)
 

@@ -7,10 +7,33 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import onnx_ir as ir
-from onnx_ir.external_data import convert_tensors_to_external
+from onnx_ir.external_data import convert_tensors_to_external, load_to_model
 
 WEIGHTS = "weights.data"
 INLINE_BYTES = 1024  # smaller tensors stay in the graph, where tools show them
+
+
+def load_graph(path: Path) -> ir.Model:
+    """A graph with its weights in memory.
+
+    onnx_ir refuses a file of several hard links; a bundle that was copied by links, or whose optimization was killed,
+    has them. What it protects from is checked here: weights stand beside their graph.
+
+    Raises:
+        ValueError: they do not.
+    """
+    model = ir.load(path)
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            location = str(tensor.location)
+            if Path(location).name != location:
+                raise ValueError(f"{path} keeps its weights elsewhere: {location}")
+            value.const_value = ir.ExternalTensor(
+                path.parent / location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape,
+                name=value.name or "",
+            )  # fmt: skip
+    return load_to_model(model)
 
 
 def save_graphs(folder: Path, graphs: Mapping[str, ir.Model]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from onnxscript.values import Opset
 from torch import Tensor, nn
 from torch.export import Dim
@@ -115,6 +116,8 @@ def export(
         )
     if program is None:
         raise RuntimeError("torch.onnx.export returned nothing")
+    # Where each node came from in Python: stack traces with paths of this machine, and most of a small graph's size.
+    ClearMetadataAndDocStringPass()(program.model)
     return program.model
 
 

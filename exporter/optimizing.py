@@ -6,10 +6,9 @@ import dataclasses
 import shutil
 from pathlib import Path
 
-import onnx_ir as ir
-from onnx_ir.external_data import load_to_model
+from onnx_ir.passes import PassError, PreconditionError
 
-from edgeformer.exporter.external_weights import save_graphs
+from edgeformer.exporter.external_weights import load_graph, save_graphs
 from edgeformer.exporter.ort_cpu import rewrite
 from edgeformer.exporter.parity import OnChecks, check_golden, require
 from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
@@ -17,7 +16,7 @@ from edgeformer.exporter.staging import staged
 from edgeformer.exporter.targets import find_target
 from edgeformer.runtime import load
 from edgeformer.runtime.bundle import MANIFEST, Artifact, open_bundle
-from edgeformer.runtime.errors import BundleError
+from edgeformer.runtime.errors import BundleError, TargetError
 
 
 def optimize_bundle(
@@ -52,10 +51,14 @@ def optimize_bundle(
     portable = bundle.artifact(PORTABLE)
     if portable is None:
         raise BundleError(f"bundle {folder}", [f"it has no artifact {PORTABLE!r} to begin with: export it anew"])
-    graphs = {role: load_to_model(ir.load(folder / path)) for role, path in portable.graphs.items()}
+    graphs = {role: load_graph(folder / path) for role, path in portable.graphs.items()}
     for role, graph in graphs.items():
         progress(f"rewriting the {role} graph")
-        rewrite(graph, role, precision)
+        try:
+            rewrite(graph, role, precision)
+        except (PassError, PreconditionError) as error:
+            reason = error.__cause__ if isinstance(error.__cause__, PreconditionError) else error
+            raise TargetError(f"target {target.name} cannot take the {role} of {folder}: {reason}") from error
     with staged(folder, begin_with=folder, overwrite=True) as partial:
         progress("writing")
         shutil.rmtree(partial / name, ignore_errors=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,6 +18,7 @@ from edgeformer.runtime.names import Sizes
 
 SCHEMA_VERSION = 1
 MANIFEST = "bundle.json"
+ROLES = ("encoder", "decoder")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,7 +115,10 @@ class Bundle:
         """One of the checkpoint's own JSON files; empty where the checkpoint had none."""
         if name not in self.manifest.files:
             return {}
-        content = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        try:
+            content = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise BundleError(f"bundle {self.folder}", [f"{name} is not JSON: {error}"]) from error
         if not isinstance(content, dict):
             raise BundleError(f"bundle {self.folder}", [f"{name} holds {type(content).__name__}, expected an object"])
         return content
@@ -184,11 +188,28 @@ def parse_manifest(values: Mapping[str, Any]) -> Manifest:
         artifacts=tuple(Artifact(**{**item, "files": parse_files(item["files"])}) for item in values["artifacts"]),
         golden=tuple(parse_golden(item) for item in values["golden"]),
     )
+    if problems := [*senseless_numbers(manifest), *senseless_artifacts(manifest)]:
+        raise ValueError("; ".join(problems))
+    return manifest
+
+
+def senseless_numbers(manifest: Manifest) -> list[str]:
+    sizes, tokens = dataclasses.asdict(manifest.sizes), dataclasses.asdict(manifest.tokens)
+    whole = "expected a whole number of at least 1"
+    if wrong := [f"{name} is {n!r}, {whole}" for name, n in sizes.items() if type(n) is not int or n < 1]:
+        return wrong
+    known = range(manifest.sizes.vocab_size)
+    return [f"{name} token is {i!r}, outside the vocabulary" for name, i in tokens.items() if i not in known]
+
+
+def senseless_artifacts(manifest: Manifest) -> Iterator[str]:
+    names = [artifact.name for artifact in manifest.artifacts]
+    yield from (f"artifact {name} is there twice" for name in sorted(set(names)) if names.count(name) > 1)
     for artifact in manifest.artifacts:
+        yield from (f"artifact {artifact.name} has no {role}" for role in ROLES if role not in artifact.graphs)
         for path in artifact.graphs.values():
             if path not in artifact.files:
-                raise ValueError(f"artifact {artifact.name} names {path}, but does not record it")
-    return manifest
+                yield f"artifact {artifact.name} names {path}, but does not record it"
 
 
 def parse_golden(values: Mapping[str, Any]) -> GoldenSample:
@@ -201,15 +222,21 @@ def parse_files(values: Mapping[str, Mapping[str, Any]]) -> dict[str, FileRecord
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
             raise ValueError(f"path {name!r} leaves the bundle")
-    return {name: FileRecord(**record) for name, record in values.items()}
+        if "\0" in name:
+            raise ValueError(f"path {name!r} is none")
+    records = {name: FileRecord(**record) for name, record in values.items()}
+    for name, record in records.items():
+        if type(record.bytes) is not int or not isinstance(record.sha256, str):
+            raise ValueError(f"{name} is recorded as {record}")
+    return records
 
 
 def wrong_file(folder: Path, name: str, record: FileRecord) -> str | None:
     """What is wrong with a file, or None."""
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
-        return f"{name} leads out of the bundle"
     try:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            return f"{name} leads out of the bundle"
         size = path.stat().st_size
         if size != record.bytes:
             return f"{name} has {size} bytes, expected {record.bytes}"
@@ -218,6 +245,8 @@ def wrong_file(folder: Path, name: str, record: FileRecord) -> str | None:
         return f"{name} is missing"
     except OSError as error:
         return f"{name} cannot be read: {error.strerror}"
+    except RuntimeError as error:  # links in a circle, before Python 3.13
+        return f"{name} cannot be read: {error}"
 
 
 def record_file(path: Path) -> FileRecord:

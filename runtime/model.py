@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of
 from edgeformer.runtime.beam import beam_search
@@ -124,8 +126,11 @@ class Model:
 
         Raises:
             InputError: as `generate`; as many targets as inputs are needed; a target that is too long or unknown.
+            OptionError: a batch_size below 1.
         """
         sources = self.encode_inputs(inputs)
+        if batch_size < 1:
+            raise OptionError(f"batch_size is {batch_size}, expected at least 1")
         if isinstance(targets, str) or len(targets) != len(sources):
             raise InputError(f"{len(sources)} inputs need as many targets, in a list; got {targets!r:.80}")
         rows = [self.encode_target(target) for target in targets]
@@ -165,7 +170,7 @@ class Model:
         most = self.sizes.max_positions
         if capacity is not None and not 1 <= capacity <= most:
             raise OptionError(f"capacity is {capacity}, expected 1 to {most}, the model's positions")
-        return Session(self.executor.start(sources, capacity or most), capacity or most)
+        return Session(self.executor.start(sources, capacity or most), capacity or most, self.sizes.vocab_size)
 
     def encode_inputs(self, inputs: Source | Sequence[Source]) -> list[list[int]]:
         if len(inputs) == 0 and not isinstance(inputs, str):
@@ -178,7 +183,10 @@ class Model:
         return self.text.encode_source(source) if isinstance(source, str) else self.checked_ids(source)
 
     def checked_ids(self, ids: Sequence[int], *, empty: bool = False) -> list[int]:
-        row = [int(token) for token in ids]
+        try:
+            row = [operator.index(token) for token in ids]
+        except TypeError as error:
+            raise InputError(f"token ids are whole numbers; got {ids!r:.80}") from error
         if not row and not empty:
             raise InputError("an input has no tokens: give at least one")
         if len(row) > self.sizes.max_positions:
@@ -192,8 +200,8 @@ class Model:
         most = config.max_new_tokens or positions
         if most > positions:
             raise OptionError(f"max_new_tokens is {most}, the model has {positions} positions")
-        if config.min_new_tokens >= most and config.min_new_tokens:
-            raise OptionError(f"min_new_tokens {config.min_new_tokens} leaves no room for an end within {most} tokens")
+        if config.min_new_tokens > most:
+            raise OptionError(f"min_new_tokens is {config.min_new_tokens}, the model has {positions} positions")
         if config.num_beams >= self.sizes.vocab_size:
             raise OptionError(f"num_beams is {config.num_beams}, the vocabulary has {self.sizes.vocab_size} tokens")
         return Limits(self.tokens.start, self.tokens.end, config.min_new_tokens, most)
@@ -202,14 +210,21 @@ class Model:
 class Session:
     """Rows with their caches: the bare loop."""
 
-    def __init__(self, rows: Rows, capacity: int) -> None:
-        self.rows, self.capacity = rows, capacity
+    def __init__(self, rows: Rows, capacity: int, vocab_size: int) -> None:
+        self.rows, self.capacity, self.vocab_size = rows, capacity, vocab_size
+        self.closed = False
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.rows.close()
+        self.close()
+
+    def close(self) -> None:
+        """Give the memory back; no step can follow."""
+        if not self.closed:
+            self.closed = True
+            self.rows.close()
 
     @property
     def cache_lengths(self) -> Ints:
@@ -217,12 +232,15 @@ class Session:
         return self.rows.cache_lengths.copy()
 
     def step(
-        self, input_ids: Ints | Sequence[Sequence[int]], lengths: Ints | None = None, logits_at: Ints | None = None
+        self,
+        input_ids: Ints | Sequence[Sequence[int]],
+        lengths: Ints | Sequence[int] | None = None,
+        logits_at: Ints | Sequence[Sequence[int]] | None = None,
     ) -> Floats:
         """Add tokens to each row.
 
         Args:
-            input_ids: int64 (batch, q_len), right-padded with any id.
+            input_ids: int64 (batch, q_len), right-padded with any id of the vocabulary.
             lengths: int64 (batch,), how many of them are real; q_len where it is None.
             logits_at: int64 (batch, n), positions in q_len whose logits are wanted; each row's last where it is None.
 
@@ -230,16 +248,48 @@ class Session:
             logits, float32 (batch, n, vocab_size).
 
         Raises:
-            InputError: another batch than the session's, or more tokens than its capacity.
+            InputError: another batch than the session's, more tokens than its capacity, or numbers that are no ids,
+                lengths or positions; or the session is closed. The rows are as they were.
         """
-        ids = np.asarray(input_ids, np.int64)
+        if self.closed:
+            raise InputError("the session is closed: begin another")
+        ids = array_of("input_ids", input_ids)
         batch = len(self.rows.cache_lengths)
         if ids.ndim != 2 or len(ids) != batch or ids.shape[1] < 1:
             raise InputError(f"input_ids are {ids.shape}, expected ({batch}, q_len) with q_len of at least 1")
         longest = int(self.rows.cache_lengths.max()) + ids.shape[1]
         if longest > self.capacity:
             raise InputError(f"a row would hold {longest} tokens, the session's capacity is {self.capacity}")
+        ids = whole_numbers("input_ids", ids, most=self.vocab_size - 1)
+        if lengths is not None:
+            lengths = whole_numbers("lengths", array_of("lengths", lengths), most=ids.shape[1])
+            if lengths.shape != (batch,):
+                raise InputError(f"lengths are {lengths.shape}, expected ({batch},)")
+        if logits_at is not None:
+            logits_at = whole_numbers("logits_at", array_of("logits_at", logits_at), most=ids.shape[1] - 1)
+            if logits_at.ndim != 2 or len(logits_at) != batch:
+                raise InputError(f"logits_at are {logits_at.shape}, expected ({batch}, n)")
         return self.rows.step(ids, lengths, logits_at).copy()
+
+
+def array_of(name: str, given: object) -> NDArray[Any]:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise InputError(f"{name} are rows of different lengths: pad them on the right") from error
+
+
+def whole_numbers(name: str, array: NDArray[Any], *, most: int) -> Ints:
+    """The array as int64.
+
+    Raises:
+        InputError: it holds other things than whole numbers from 0 to most.
+    """
+    if not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"{name} are {array.dtype}, expected whole numbers")
+    if array.size and (array.min() < 0 or array.max() > most):
+        raise InputError(f"{name} are from {array.min()} to {array.max()}, expected 0 to {most}")
+    return array.astype(np.int64, copy=False)
 
 
 class Clock:

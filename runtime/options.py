@@ -62,7 +62,7 @@ class GenerationConfig:
             raise OptionError(f"length_penalty is {self.length_penalty!r}, expected a number")
         if not abs(self.length_penalty) < 100:
             raise OptionError(f"length_penalty is {self.length_penalty}, expected a number between -100 and 100")
-        if self.early_stopping not in (True, False, "never"):
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":  # 1 == True
             raise OptionError(f"early_stopping is {self.early_stopping!r}, expected True, False or 'never'")
 
     def _whole(self, name: str, *, least: int) -> None:

@@ -62,10 +62,10 @@ def test_a_ragged_batch_of_64_words_says_of_each_what_it_says_of_it_alone(
 def test_common_words_are_said_right(bundle: Path) -> None:
     from edgeformer.runtime import load
 
-    said = {word: load(bundle).generate(word)[0].text for word in ("cat", "the", "thought", "international")}
+    said = {word: load(bundle).generate(word)[0].text for word in ("cat", "the", "thought", "nationality")}
     assert said == {
         "cat": "K AE T",
         "the": "DH AH",
         "thought": "TH AO T",
-        "international": "IH N T ER N AE SH AH N AH L",
+        "nationality": "N AE SH AH N AE L AH T IY",
     }

@@ -15,6 +15,8 @@ becomes one `MultiHeadAttention`, which takes the source lengths themselves as i
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 
@@ -22,12 +24,15 @@ from edgeformer.exporter.ort_cpu.matching import add_input, ancestry, graph_inpu
 from edgeformer.runtime import names
 
 MICROSOFT = "com.microsoft"
+SWAPPED = (0, 2, 1, 3)  # (batch, len, num_heads, head_dim) to (batch, num_heads, len, head_dim)
+HEAD_STEP = 8  # GroupQueryAttention takes heads of a multiple of this width, and says so when it runs
+OF_POSITIONS = {"Add", "Concat", "Expand", "Gather", "Range", "Reshape", "Shape", "Slice", "Squeeze", "Unsqueeze"}
 
 
 def heads_merged(attention: ir.Node) -> ir.Node | None:
     """The Reshape in Attention -> Transpose -> Reshape, whose output is (batch, len, num_heads * head_dim)."""
     users = list(attention.outputs[0].consumers())
-    if len(users) != 1 or users[0].op_type != "Transpose":
+    if len(users) != 1 or users[0].op_type != "Transpose" or tuple(users[0].attributes["perm"].as_ints()) != SWAPPED:
         return None
     users = list(users[0].outputs[0].consumers())
     return users[0] if len(users) == 1 and users[0].op_type == "Reshape" else None
@@ -36,17 +41,51 @@ def heads_merged(attention: ir.Node) -> ir.Node | None:
 def before_heads(value: ir.Value | None) -> ir.Value | None:
     """x in x -> Reshape -> Transpose -> value, where x is (batch, len, num_heads * head_dim)."""
     transpose = producer(value, "Transpose")
-    reshape = producer(transpose.inputs[0], "Reshape") if transpose else None
+    if transpose is None or tuple(transpose.attributes["perm"].as_ints()) != SWAPPED:
+        return None
+    reshape = producer(transpose.inputs[0], "Reshape")
     return reshape.inputs[0] if reshape else None
 
 
 def is_mask_of(mask: ir.Value | None, comparison: str, lengths: str) -> bool:
-    """Whether mask compares positions with these lengths, and does nothing else that an attention would notice."""
-    if mask is None:
+    """Whether mask is `position of a key (comparison) these lengths`, in the shape that an attention takes."""
+    while mask is not None and (node := mask.producer()) is not None and node.op_type in ("Unsqueeze", "Expand"):
+        mask = node.inputs[0]
+    compare = producer(mask, comparison)
+    if compare is None:
         return False
-    operators, inputs = ancestry(mask)
-    compares = operators & {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not", "Equal"}
-    return compares == {comparison} and lengths in inputs
+    (operators, keys), (more, limits) = (ancestry(side) for side in compare.inputs)
+    return (operators | more) <= OF_POSITIONS and lengths not in keys and lengths in limits
+
+
+def is_plain(attention: ir.Node) -> bool:
+    """Whether it scores by q k / sqrt(head_dim) under its mask, and nothing else."""
+    query = attention.inputs[0]
+    head_dim = query.shape[-1] if query is not None and query.shape is not None else None
+    usual = head_dim**-0.5 if isinstance(head_dim, int) else math.nan
+    scale = attention.attributes.get("scale")
+    if scale is not None and not math.isclose(scale.as_float(), usual, rel_tol=1e-6):
+        return False
+    more = (attention.attributes.get(name) for name in ("softcap", "is_causal"))
+    return (
+        not any(attribute.value for attribute in more if attribute is not None)
+        and all(value is None for value in attention.inputs[4:])
+        and not any(list(value.uses()) for value in attention.outputs[1:])
+    )
+
+
+def is_write(node: ir.Node | None) -> bool:
+    """Whether it writes new tokens behind each row's length into a cache."""
+    if node is None or len(node.inputs) < 3:
+        return False
+    cache, _, at = node.inputs[:3]
+    axis, mode = node.attributes.get("axis"), node.attributes.get("mode")
+    return (
+        cache is not None and cache.is_graph_input()
+        and at is not None and at.is_graph_input() and at.name == names.CACHE_LENGTHS
+        and (axis is None or axis.as_int() in (-2, 2))
+        and (mode is None or mode.as_string() == "linear")
+    )  # fmt: skip
 
 
 def num_heads(query: ir.Value | None) -> int:
@@ -80,10 +119,16 @@ class CachedAttention(InPlacePass):
         query, key, value, mask = node.inputs[:4]
         writes = [producer(cache, "TensorScatter") for cache in (key, value)]
         merged = heads_merged(node)
-        if None in writes or merged is None or not is_mask_of(mask, "LessOrEqual", names.CACHE_LENGTHS):
+        if not all(map(is_write, writes)) or merged is None or not is_mask_of(mask, "LessOrEqual", names.CACHE_LENGTHS):
             raise PreconditionError(f"{node.name}: not a causal attention over a cache")
         sources = [before_heads(query), *(before_heads(write.inputs[1]) for write in writes if write)]
-        heads = num_heads(query)
+        if None in sources or not is_plain(node):
+            raise PreconditionError(f"{node.name}: not a plain attention between split and merged heads")
+        heads, head_dim = num_heads(query), query.shape[-1] if query is not None and query.shape is not None else None
+        if not isinstance(head_dim, int) or head_dim % HEAD_STEP:
+            raise PreconditionError(
+                f"{node.name}: heads are {head_dim} wide, GroupQueryAttention takes multiples of {HEAD_STEP}"
+            )
         new = ir.node(
             "GroupQueryAttention",
             [*sources, *(write.inputs[0] for write in writes if write), last, total],
@@ -125,7 +170,7 @@ class SourceAttention(InPlacePass):
     def rewrite(self, graph: ir.Graph, node: ir.Node, lengths: ir.Value) -> None:
         query, key, value = node.inputs[:3]
         merged, x = heads_merged(node), before_heads(query)
-        if merged is None or x is None or query is None or key is None or value is None:
+        if merged is None or x is None or query is None or key is None or value is None or not is_plain(node):
             raise PreconditionError(f"{node.name}: not an attention between split and merged heads")
         tape = ir.tape.Tape()
         attributes = {"num_heads": num_heads(query)}
@@ -137,6 +182,8 @@ class SourceAttention(InPlacePass):
             result = tape.op("Reshape", [attended, by_row])
         else:
             inputs = [x, before_heads(key), before_heads(value), None, lengths]
+            if None in inputs[:3]:
+                raise PreconditionError(f"{node.name}: not an attention between split and merged heads")
             result = tape.op("MultiHeadAttention", inputs, attributes, domain=MICROSOFT)
         graph.insert_before(node, tape.nodes)
         take_over(merged.outputs[0], result)

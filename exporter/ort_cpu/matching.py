@@ -57,8 +57,10 @@ def bias_after(product: ir.Node) -> ir.Node | None:
     users = list(product.outputs[0].consumers())
     if len(users) != 1 or users[0].op_type != "Add":
         return None
-    bias = constant(users[0].inputs[1])
-    return users[0] if bias is not None and len(bias.shape) == 1 else None
+    weight, bias = constant(product.inputs[1]), constant(users[0].inputs[1])
+    if weight is None or bias is None or tuple(bias.shape.numpy()) != tuple(weight.shape.numpy())[-1:]:
+        return None
+    return users[0]
 
 
 def register(graph: ir.Graph, name: str, array: NDArray[np.generic]) -> ir.Value:

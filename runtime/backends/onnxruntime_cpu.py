@@ -220,6 +220,7 @@ class Spares:
 
     MOST = 4  # of each shape
     MOST_ROWS = 8  # larger batches cost more to keep than to bind anew
+    MOST_SHAPES = 32  # a frame holds on to the caches and sources of its last step
 
     def __init__(self) -> None:
         self.kept: dict[tuple[int, ...], list[Any]] = {}
@@ -232,6 +233,8 @@ class Spares:
             return None
 
     def keep(self, shape: tuple[int, ...], buffer: Any) -> None:
+        if shape not in self.kept and len(self.kept) >= self.MOST_SHAPES:
+            self.kept.clear()
         kept = self.kept.setdefault(shape, [])
         if len(kept) < self.MOST:
             kept.append(buffer)
@@ -280,7 +283,7 @@ class OnnxRuntimeRows:
         return frame
 
     def give_frame(self) -> None:
-        if self.frame is not None and self.frame.shape[0] <= Spares.MOST_ROWS:
+        if self.frame is not None and self.frame.shape[0] <= Spares.MOST_ROWS and self.frame.shape[2] == 1:
             self.executor.spares.keep(self.frame.shape, self.frame)
         self.frame = None
 

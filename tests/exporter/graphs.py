@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import onnxruntime
+import pytest
 from numpy.typing import NDArray
 from onnx_ir.external_data import load_to_model
 
 from edgeformer.models.transformer import Transformer
 from edgeformer.runtime import names
+from edgeformer.runtime.backends import older
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -32,7 +34,12 @@ def only(model: ir.Model, op_type: str) -> list[ir.Node]:
 
 
 def run(model: ir.Model, given: Arrays) -> Arrays:
-    """Outputs of a graph in ONNX Runtime; what the graph does not take is left out."""
+    """Outputs of a graph in ONNX Runtime; what the graph does not take is left out.
+
+    Skips where ONNX Runtime, as there is for Python 3.10, does not know the operators of opset 24.
+    """
+    if model.opset_imports[""] > 21 and older(onnxruntime.__version__, "1.25"):
+        pytest.skip("portable graphs need onnxruntime 1.25")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
     content = ir.to_proto(model).SerializeToString()

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from edgeformer.exporter import exporting, onnx_graphs
 from edgeformer.exporter.exporting import export_checkpoint
 from edgeformer.runtime import GenerationConfig, load
+from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import open_bundle, read_manifest
 from edgeformer.runtime.errors import (
     CheckpointError,
@@ -52,6 +53,8 @@ def graphs(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ir.M
 
     The golden samples are those of the tiny bundle as well: they are PyTorch's, as a test below says.
     """
+    if reason := lacking(read_manifest(tiny_bundle).artifacts[0]):
+        pytest.skip(reason)  # as for Python 3.10: the export cannot be verified there
     ready = {role: read(tiny_bundle, role) for role in ("encoder", "decoder")}
     golden = read_manifest(tiny_bundle).golden
     monkeypatch.setattr(exporting, "golden_samples", lambda model, sources: golden)
@@ -223,7 +226,6 @@ def test_everything_that_is_wrong_beside_the_weights_is_named_at_once(checkpoint
         assert part in message
 
 
-@pytest.mark.xfail(strict=True, reason="waits for exporter.patch")
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -126,7 +126,6 @@ def test_attention_is_one_operator_and_so_is_a_write_to_a_cache(
         assert (node.attributes["mode"].value, node.attributes["axis"].value) == ("linear", -2)
 
 
-@pytest.mark.xfail(strict=True, reason="waits for exporter.patch")
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 def test_they_say_nothing_about_the_machine_that_made_them(tiny_bundle: Path, role: str) -> None:
     content = (tiny_bundle / "onnx" / f"{role}.onnx").read_bytes()

@@ -80,7 +80,6 @@ def test_a_second_time_replaces_the_artifact_and_changes_nothing_else(bundle: Pa
     assert [path.name for path in bundle.parent.iterdir()] == ["bundle"]
 
 
-@pytest.mark.xfail(strict=True, reason="waits for exporter.patch")
 def test_what_was_linked_to_the_bundle_stays_as_it_was(bundle: Path) -> None:
     """A backup by hard links shares the files that are replaced."""
     backup = bundle.with_name("backup")
@@ -174,7 +173,6 @@ def test_ctrl_c_leaves_the_bundle_as_it_was(bundle: Path, monkeypatch: pytest.Mo
     assert tree(bundle.parent) == before
 
 
-@pytest.mark.xfail(strict=True, reason="waits for exporter.patch")
 def test_a_graph_that_the_target_cannot_take_is_the_users_to_know(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

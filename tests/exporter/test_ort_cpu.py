@@ -24,8 +24,6 @@ from edgeformer.runtime.bundle import read_manifest
 
 from .graphs import Arrays, close, encoder_inputs, only, operators, read, run, step_inputs, within
 
-waits = pytest.mark.xfail(strict=True, reason="waits for exporter.patch")
-
 
 @pytest.fixture(scope="module")
 def sizes(tiny_bundle: Path) -> names.Sizes:
@@ -439,8 +437,8 @@ LATER = [change_the_key, turn_the_comparison, scale_the_scores, cap_the_scores]
 
 
 def changes(now: list[Change], later: list[Change]) -> pytest.MarkDecorator:
-    marked = [*now, *(pytest.param(change, marks=waits) for change in later)]
-    return pytest.mark.parametrize("change", marked, ids=[change.__name__ for change in (*now, *later)])
+    both = [*now, *later]
+    return pytest.mark.parametrize("change", both, ids=[change.__name__ for change in both])
 
 
 @changes([*NOW, change_the_query], LATER)
@@ -457,7 +455,6 @@ def test_an_attention_over_a_cache_of_another_kind_is_not_miscompiled(
     not_miscompiled(decoder, "decoder", one_token(sizes))
 
 
-@waits
 def test_heads_that_the_kernel_does_not_take_are_refused(decoder: ir.Model) -> None:
     """It takes a multiple of 8 only, and says so when it runs."""
     for node in only(decoder, "Attention"):
@@ -470,7 +467,6 @@ def test_heads_that_the_kernel_does_not_take_are_refused(decoder: ir.Model) -> N
     assert "12" in str(caught.value.__cause__)
 
 
-@waits
 def test_a_bias_of_another_width_is_left_alone() -> None:
     """One number that is added to every output."""
     rng = np.random.default_rng(0)

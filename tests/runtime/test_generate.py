@@ -337,7 +337,6 @@ def test_ids_outside_the_vocabulary_are_refused(fast: Model, token: int) -> None
     assert refused(fast, [[3, token]]) == f"token ids [{token}] are outside the vocabulary of 69"
 
 
-@pytest.mark.xfail(strict=True, reason="waits for runtime.patch")
 @pytest.mark.parametrize("row", [[5.9, 2.0], ["5", "2"], [None, 2], np.array([5.9, 2.0])], ids=repr)
 def test_ids_that_are_not_whole_numbers_are_refused(fast: Model, row: Any) -> None:
     assert "token ids are whole numbers; got " in refused(fast, [row])

@@ -33,7 +33,7 @@ def test_looking_for_backends_loads_no_vendors_library() -> None:
     assert [name for name in HEAVY if name in modules] == []
 
 
-@pytest.mark.parametrize("artifact", ["onnx", "ort-cpu-int8"])
+@pytest.mark.parametrize("artifact", ["ort-cpu-fp32", "ort-cpu-int8"])
 def test_generating_takes_neither_torch_nor_onnx(tiny_bundle: Path, artifact: str) -> None:
     modules = loaded_by(
         "from edgeformer.runtime import GenerationConfig, load\n"

@@ -41,7 +41,6 @@ WRONG = [
     pytest.param(
         {"early_stopping": 1},  # equal to True, but not it: taken, and then not applied
         "early_stopping is 1, expected True, False or 'never'",
-        marks=pytest.mark.xfail(strict=True, reason="waits for runtime.patch"),
     ),
 ]
 
@@ -116,7 +115,6 @@ def test_a_bundles_options_are_used_where_a_call_gives_none(tiny_bundle: Path, t
         pytest.param(
             '{"num_beams": 4',
             "generation_config.json is not JSON",
-            marks=pytest.mark.xfail(strict=True, reason="waits for runtime.patch"),
         ),
     ],
     ids=str,

@@ -94,7 +94,6 @@ def test_what_cannot_be_scored_is_refused(fast: Model, inputs: Any, targets: Any
     assert reason in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="waits for runtime.patch")
 @pytest.mark.parametrize("batch_size", [0, -1])
 def test_a_batch_size_below_one_is_refused(fast: Model, batch_size: int) -> None:
     with pytest.raises(OptionError, match=f"batch_size is {batch_size}, expected at least 1"):

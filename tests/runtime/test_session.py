@@ -217,7 +217,6 @@ def test_memory_is_taken_as_rows_grow(fast: Model) -> None:
     rows.close()
 
 
-@pytest.mark.xfail(strict=True, reason="waits for runtime.patch")
 def test_memory_that_is_kept_for_later_does_not_grow_with_every_shape(fast: Model) -> None:
     """A server sees every number of rows and every length, for months."""
 
@@ -262,7 +261,6 @@ WRONG: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="waits for runtime.patch")
 @pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
 def test_a_wrong_step_is_refused_and_changes_nothing(fast: Model, arguments: tuple[Any, ...]) -> None:
     ids, *others = arguments
@@ -274,7 +272,6 @@ def test_a_wrong_step_is_refused_and_changes_nothing(fast: Model, arguments: tup
         same([session.step([[30]] * 3)[1]], [alone(fast, SOURCES[1], [1, 30])[1:]])
 
 
-@pytest.mark.xfail(strict=True, reason="waits for runtime.patch")
 def test_lists_will_do_as_lengths_and_positions(fast: Model) -> None:
     with fast.session(SOURCES) as session:
         session.step(padded(TARGETS), [5, 3, 4], [[0]] * 3)  # type: ignore[arg-type]
@@ -289,7 +286,6 @@ def close_twice(session: Session) -> None:
     session.__exit__()
 
 
-@pytest.mark.xfail(strict=True, reason="waits for runtime.patch")
 def test_closing_twice_does_not_hand_the_memory_out_twice(fast: Model) -> None:
     close_twice(fast.session(SOURCES))
     expected = [alone(fast, source, target[:3]) for source, target in zip(SOURCES, TARGETS, strict=True)]
@@ -301,7 +297,6 @@ def test_closing_twice_does_not_hand_the_memory_out_twice(fast: Model) -> None:
     same(np.concatenate(found, axis=1), expected)
 
 
-@pytest.mark.xfail(strict=True, reason="waits for runtime.patch")
 def test_a_closed_session_takes_no_steps(fast: Model) -> None:
     with fast.session(SOURCES) as session:
         session.step([[1]] * 3)
