@@ -53,6 +53,7 @@ demo: setup
 	$(BIN)/edgeformer export examples/g2p/checkpoint -o $(DEMO)
 	$(BIN)/edgeformer optimize $(DEMO) --target ort-cpu --precision fp32
 	$(BIN)/edgeformer optimize $(DEMO) --target ort-cpu --precision int8
+	$(BIN)/edgeformer optimize $(DEMO) --target ort-cpu --precision int8-rows
 	$(BIN)/edgeformer verify $(DEMO)
 	$(BIN)/edgeformer run $(DEMO) transformer edge attention unreasonable
 
