@@ -63,6 +63,7 @@ def check_tokens(model: Model, samples: Sequence[GoldenSample], tolerance: Toler
         detail = f"{len(samples) - len(different)} of {len(samples)} samples token for token"
         if different:
             detail += f", not {', '.join(map(str, different[:5]))}{', ...' if len(different) > 5 else ''}"
+            detail += "" if tolerance.same_tokens else "; rounded weights may differ"
         checks.append(Check(f"{name} equals PyTorch", not different or not tolerance.same_tokens, detail))
     return checks
 
