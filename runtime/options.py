@@ -23,8 +23,9 @@ IGNORED_KEYS = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
-    """Options of `generate` and `stream`. Every one of them changes the result, or is refused; but `length_penalty` and
-    `early_stopping` are of beam search alone, and greedy search does not read them.
+    """Options of `generate` and `stream`. Every one of them changes the result, or is refused.
+
+    `length_penalty` and `early_stopping` are of beam search alone: greedy search does not read them.
 
     Attributes:
         max_new_tokens: most tokens to generate, the end token among them; None for as many as the positions allow.
