@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import positive
 from pronunciations import ErrorRates, Phonemes, error_rates, read_pronunciations
 from rich.console import Console
 from torch_search import Checkpoint
@@ -197,12 +198,6 @@ def print_results(results: Sequence[Result]) -> None:
                     f"({differing.artifact_log_prob:.6f}), in PyTorch {differing.pytorch} "
                     f"({differing.pytorch_log_prob:.6f})"
                 )
-
-
-def positive(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

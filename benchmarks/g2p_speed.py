@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import speed_tables
+from arguments import positive
 from comparison import interleave
 from peer_environment import PROGRAM, convert, peer_python
 from pronunciations import Phonemes, read_pronunciations, spread
@@ -107,12 +108,6 @@ def settings(options: argparse.Namespace, words: Sequence[str], scratch: Path) -
             file.write_text("\n".join(said) + "\n", encoding="utf-8")
             for beams in BEAMS:
                 yield Setting(threads, batch, beams, file), said
-
-
-def positive(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
