@@ -55,7 +55,7 @@ def optimize_bundle(
     for role, graph in graphs.items():
         progress(f"rewriting the {role} graph")
         try:
-            rewrite(graph, role, precision)
+            rewrite(graph, precision)
         except (PassError, PreconditionError) as error:
             reason = error.__cause__ if isinstance(error.__cause__, PreconditionError) else error
             raise TargetError(f"target {target.name} cannot take the {role} of {folder}: {reason}") from error

@@ -16,7 +16,7 @@ from typing import Any
 from edgeformer.runtime.errors import BundleError
 from edgeformer.runtime.names import Sizes
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: artifacts may be engines; 1 is read as well
 MANIFEST = "bundle.json"
 ROLES = ("encoder", "decoder")
 
@@ -55,6 +55,42 @@ class GoldenSample:
     max_new_tokens: int
 
 
+Limits = tuple[int, int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Engine:
+    """What the plans of an artifact were built with and for: nothing else runs them.
+
+    Attributes:
+        module: the package that built them, `tensorrt` or `tensorrt_rtx`.
+        version: its version, such as 10.13.3.9.
+        compute_capabilities: GPUs that they run on, such as 8.9; none where they are for the GPU that built them.
+        platform: operating system and processor, such as linux-x86_64.
+        graphs: SHA-256 of the ONNX graph, with its weights, that each role's plan was built from.
+        version_compatible: whether later versions of the module run them as well, its lean runtime among them.
+        hardware_compatible: whether later GPUs than those named run them as well.
+        stripped: whether the weights are left out, to be put back when it is loaded.
+        dtype: of caches and of the encoder's keys and values: float16, bfloat16 or float32.
+        capacity: the most tokens that a row's cache holds.
+        profiles: of each role, in the engine's order: least, usual and most of every symbolic dimension.
+        memory: bytes of activations that each role's plan asks for, where it is known.
+    """
+
+    module: str
+    version: str
+    compute_capabilities: tuple[str, ...]
+    platform: str
+    graphs: Mapping[str, str]
+    version_compatible: bool
+    hardware_compatible: bool
+    stripped: bool
+    dtype: str
+    capacity: int
+    profiles: Mapping[str, tuple[Mapping[str, Limits], ...]]
+    memory: Mapping[str, int]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Artifact:
     """Graphs made for a target.
@@ -70,6 +106,7 @@ class Artifact:
         needs: the least version of each package that runs it.
         shared_sources: whether one source may serve several consecutive rows of the step graph.
         long_steps_need_empty_caches: whether several new tokens per row are taken by empty caches only.
+        engine: what its plans were built with and for, where `graphs` are engine plans.
     """
 
     name: str
@@ -82,6 +119,7 @@ class Artifact:
     needs: Mapping[str, str]
     shared_sources: bool = False
     long_steps_need_empty_caches: bool = False
+    engine: Engine | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,7 +223,7 @@ def parse_manifest(values: Mapping[str, Any]) -> Manifest:
         sizes=Sizes(**values["sizes"]),
         tokens=Tokens(**values["tokens"]),
         files=parse_files(values["files"]),
-        artifacts=tuple(Artifact(**{**item, "files": parse_files(item["files"])}) for item in values["artifacts"]),
+        artifacts=tuple(map(parse_artifact, values["artifacts"])),
         golden=tuple(parse_golden(item) for item in values["golden"]),
     )
     if problems := [*senseless_numbers(manifest), *senseless_artifacts(manifest)]:
@@ -210,6 +248,28 @@ def senseless_artifacts(manifest: Manifest) -> Iterator[str]:
         for path in artifact.graphs.values():
             if path not in artifact.files:
                 yield f"artifact {artifact.name} names {path}, but does not record it"
+
+
+def parse_artifact(values: Mapping[str, Any]) -> Artifact:
+    engine = values.get("engine")
+    files = parse_files(values["files"])
+    return Artifact(**{**values, "files": files, "engine": parse_engine(engine) if engine else None})
+
+
+def parse_engine(values: Mapping[str, Any]) -> Engine:
+    profiles = {
+        role: tuple({name: parse_limits(name, limits) for name, limits in profile.items()} for profile in several)
+        for role, several in values["profiles"].items()
+    }
+    capabilities = tuple(map(str, values["compute_capabilities"]))
+    return Engine(**{**values, "compute_capabilities": capabilities, "profiles": profiles})
+
+
+def parse_limits(name: str, values: list[int]) -> Limits:
+    least, usual, most = map(int, values)
+    if not 1 <= least <= usual <= most:
+        raise ValueError(f"{name} goes from {least} by {usual} to {most}, expected rising numbers of at least 1")
+    return least, usual, most
 
 
 def parse_golden(values: Mapping[str, Any]) -> GoldenSample:

@@ -23,6 +23,10 @@ TOTAL_LENGTH = "total_length"  # int32 (1,): the longest row, with the new token
 SOURCE_SHAPE = "source_shape"  # int64 (3,): queries grouped by source, (sources, rows per source * q_len, d_model)
 ROW_SHAPE = "row_shape"  # int64 (3,): queries by row, (batch, q_len, d_model)
 
+# What a step graph rewritten for a GPU gives beside the logits, so that a greedy step brings one id a row to the host.
+NEXT_IDS = "next_ids"  # int64 (batch, n): the likeliest token
+NEXT_LOG_PROBS = "next_log_probs"  # float32 (batch, n): its log-probability
+
 Dims = tuple["str | int", ...]
 
 

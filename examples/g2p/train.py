@@ -22,6 +22,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from muon import Muon
 from rich.console import Console
 from rich.progress import track
 from tokenizers import Tokenizer
@@ -93,14 +94,20 @@ def use_byte_dropout(model: nn.Module) -> None:
                 setattr(module, name, ByteDropout(child.p))
 
 
+def has_fast_bfloat16() -> bool:
+    """Whether this processor multiplies in bfloat16; where it does not, PyTorch does it far slower than in float32."""
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
 def loss_of(model: Transformer, batch: list[Example], smoothing: float) -> Tensor:
     """Label-smoothed cross-entropy per target token (section 5.4 of the paper); the end token is predicted as well."""
     config = model.config
     source, lengths = pad([e.source for e in batch], config.pad_token_id)
     given, _ = pad([[config.bos_token_id, *e.target] for e in batch], config.pad_token_id)
     wanted, _ = pad([[*e.target, config.eos_token_id] for e in batch], -100)
-    # In bfloat16 the unfused attention is the faster one on a CPU: the fused backward takes a slow path there.
-    with torch.autocast("cpu", torch.bfloat16), sdpa_kernel(SDPBackend.MATH):
+    # The unfused attention is the faster one to train on a CPU, most of all in bfloat16.
+    with torch.autocast("cpu", torch.bfloat16, enabled=has_fast_bfloat16()), sdpa_kernel(SDPBackend.MATH):
         logits = model(source, lengths, given)
     return F.cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), label_smoothing=smoothing)
 
@@ -127,9 +134,13 @@ class Run:
         use_byte_dropout(self.model)
         self.average = Transformer(config).eval()
         self.average.load_state_dict(self.model.state_dict())
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=arguments.rate, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01, fused=True
-        )
+        matrices = [p for name, p in self.model.named_parameters() if p.ndim == 2 and "embedding" not in name]
+        chosen = {id(matrix) for matrix in matrices}
+        others = [p for p in self.model.parameters() if id(p) not in chosen]
+        self.optimizers: list[torch.optim.Optimizer] = [
+            Muon(matrices, arguments.rate),
+            torch.optim.AdamW(others, arguments.rate, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01, fused=True),
+        ]
         self.step, self.history = 0, list[dict[str, float]]()
 
     def restore(self) -> None:
@@ -143,7 +154,8 @@ class Run:
         state = torch.load(self.path, weights_only=True)
         self.model.load_state_dict(state["model"])
         self.average.load_state_dict(state["average"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
         torch.set_rng_state(state["random"])
         self.step, self.history = state["step"], state["history"]
         console.print(f"going on after epoch {len(self.history)}")
@@ -151,7 +163,7 @@ class Run:
     def save(self) -> None:
         state = {
             "model": self.model.state_dict(), "average": self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(), "random": torch.get_rng_state(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers], "random": torch.get_rng_state(),
             "step": self.step, "history": self.history,
         }  # fmt: skip
         partial = self.path.with_suffix(".partial")
@@ -166,12 +178,13 @@ class Run:
         self.model.train()
         for batch in track(plan, f"epoch {number + 1} of {arguments.epochs}", console=console, transient=True):
             share = rate_at(self.step, arguments.warmup, total, len(plan) * arguments.decay_epochs)
-            self.optimizer.param_groups[0]["lr"] = arguments.rate * share
             loss = loss_of(self.model, batch, arguments.smoothing)
-            self.optimizer.zero_grad()
+            self.model.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
+            for optimizer in self.optimizers:
+                optimizer.param_groups[0]["lr"] = arguments.rate * share
+                optimizer.step()
             self.step += 1
             self.follow(min(0.999, self.step / (self.step + 10)))
             losses.append(loss.item())

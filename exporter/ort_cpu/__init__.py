@@ -17,33 +17,29 @@ from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
 from edgeformer.exporter.ort_cpu.weight_only import WeightOnly8Bit
 
-# int8: weights in blocks, which is fastest for the few rows of a decoding step; the encoder always has many rows.
-# int8-rows: activations of every product by rows, which is fastest for large batches.
-QUANTIZATION: dict[tuple[str, str], type[InPlacePass]] = {
-    ("int8", "encoder"): RowQuantized,
-    ("int8", "decoder"): WeightOnly8Bit,
-    ("int8-rows", "encoder"): RowQuantized,
-    ("int8-rows", "decoder"): RowQuantized,
+# int8: weights in blocks, which is fastest for few rows. int8-rows: activations of every product by rows, which is
+# fastest for large batches.
+QUANTIZATION: dict[str, type[InPlacePass]] = {
+    "int8": WeightOnly8Bit,
+    "int8-rows": RowQuantized,
 }
-
 
 # Portable graphs are opset 24 for Attention and TensorScatter; without those, older runtimes can read the graph too.
 NEWER_OPERATORS = {"Attention", "TensorScatter", "RotaryEmbedding", "RMSNormalization"}
 OPSET_VERSION, IR_VERSION = 21, 10
 
 
-def rewrite(model: ir.Model, role: str, precision: str) -> None:
+def rewrite(model: ir.Model, precision: str) -> None:
     """Rewrite a portable graph in place.
 
     Args:
         model: as `edgeformer.exporter.onnx_graphs` makes it.
-        role: encoder or decoder.
         precision: fp32, int8 or int8-rows.
     """
     passes: list[InPlacePass] = [
         CachedAttention(), SourceAttention(), RemoveUnusedNodesPass(), GivenPositions(), PackProjections(), WantedRows()
     ]  # fmt: skip
-    if quantization := QUANTIZATION.get((precision, role)):
+    if quantization := QUANTIZATION.get(precision):
         passes.append(quantization())
     passes += [
         RemoveUnusedNodesPass(),

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from edgeformer.runtime.bundle import SCHEMA_VERSION
+
 
 def test_it_shows_what_the_bundle_holds(cli: Callable[..., Any], bundle: Path) -> None:
     out = cli("inspect", bundle).ok.out
@@ -115,5 +117,7 @@ def test_a_manifest_that_is_a_folder_is_refused(cli: Callable[..., Any], bundle:
 def test_a_newer_schema_is_refused(
     cli: Callable[..., Any], bundle: Path, edit: Callable[[Callable[[Any], None]], None]
 ) -> None:
-    edit(lambda values: values.update(schema_version=2, a_new_key=1))
-    cli("inspect", bundle).refused("its schema is 2, this edgeformer reads up to 1: upgrade edgeformer")
+    edit(lambda values: values.update(schema_version=SCHEMA_VERSION + 1, a_new_key=1))
+    cli("inspect", bundle).refused(
+        f"its schema is {SCHEMA_VERSION + 1}, this edgeformer reads up to {SCHEMA_VERSION}: upgrade edgeformer"
+    )
