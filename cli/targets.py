@@ -22,5 +22,5 @@ def targets(as_json: Annotated[bool, typer.Option("--json", help="Print the tabl
         printing.print_json([dataclasses.asdict(target) for target in TARGETS.values()])
         return
     columns = ["target", "backend", "precisions", "attention", "has run"]
-    rows = [(t.name, t.backend, ", ".join(t.precisions), t.attention, t.has_run) for t in TARGETS.values()]
+    rows = [(t.name, t.backend, ", ".join(t.precisions), ", ".join(t.attention), t.has_run) for t in TARGETS.values()]
     printing.print_table(columns, rows)
