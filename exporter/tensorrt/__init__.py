@@ -1,1 +1,1 @@
-"""TensorRT engines, by `tensorrt` or `tensorrt_rtx`: the module is a parameter of everything that calls it."""
+"""TensorRT, full, lean and RTX: the graphs that it gets, and the engines built from them."""
