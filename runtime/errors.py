@@ -55,6 +55,14 @@ class BackendUnavailableError(EdgeformerError):
     """The library or driver that an artifact needs is not installed here."""
 
 
+class NotEnoughMemoryError(EdgeformerError):
+    """What is asked for does not fit into the memory that is free; said before anything is allocated."""
+
+
+class DeviceError(EdgeformerError):
+    """The GPU, its driver or a vendor's library failed at work that it had accepted."""
+
+
 class InputError(EdgeformerError):
     """An input that the model cannot take: empty, too long, or with characters outside its vocabulary."""
 
@@ -65,3 +73,11 @@ class OptionError(EdgeformerError):
 
 class ParityError(EdgeformerError):
     """An artifact does not give what PyTorch gives."""
+
+
+class BuildError(EdgeformerError):
+    """An engine could not be built; nothing earlier was touched."""
+
+
+class LimitsError(ProblemsError):
+    """Limits of an engine's shapes that contradict each other, the model or the target."""

@@ -1,0 +1,137 @@
+"""What can be asked of an engine, and what of it a target or a version refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from edgeformer.exporter.targets import Target
+from edgeformer.runtime.bundle import Limits
+from edgeformer.runtime.errors import LimitsError, OptionError
+
+OPT_LEVELS = range(6)
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What `edgeformer optimize` was asked for; None is a default that follows from the model.
+
+    Attributes:
+        batch, q_len, source_len: least, usual and most of the dimension of that name.
+        capacity: the most tokens that a row's cache holds.
+        compute_capabilities: GPUs to build for, such as 8.9; `portable` alone for all that the target has.
+        attention: its form: native, plugin or primitive.
+        workspace: the most memory that a layer may use for itself, in bytes.
+        timing_cache: file of measured timings, read where it exists, and written.
+        strip_weights: leave the weights out of the plans; the graphs stay beside them, to put the weights back.
+        version_compatible: let later versions, and the lean runtime, run the plans.
+        hardware_compatible: let later GPUs run the plans.
+        opt_level: how long to search for fast kernels, 0 to 5.
+        allow_unfused: let an attention that no kernel computes fall back to several layers.
+    """
+
+    batch: Limits | None = None
+    q_len: Limits | None = None
+    source_len: Limits | None = None
+    capacity: int | None = None
+    compute_capabilities: tuple[str, ...] = ()
+    attention: str | None = None
+    workspace: int | None = None
+    timing_cache: Path | None = None
+    strip_weights: bool = False
+    version_compatible: bool = False
+    hardware_compatible: bool = False
+    opt_level: int | None = None
+    allow_unfused: bool = False
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The options that were given, as the command line spells them."""
+        fields = dataclasses.fields(self)
+        return tuple(flag(field.name) for field in fields if getattr(self, field.name) != field.default)
+
+
+def flag(name: str) -> str:
+    return {"compute_capabilities": "--compute-capability"}.get(name, f"--{name.replace('_', '-')}")
+
+
+def parse_limits(option: str, text: str) -> Limits:
+    """`1:8:64` is least, usual and most; one number is all three.
+
+    Raises:
+        OptionError: it is something else.
+    """
+    parts = text.split(":")
+    if len(parts) not in (1, 3) or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+        raise OptionError(
+            f"{option} is {text!r}, expected LEAST:USUAL:MOST, such as 1:8:64, or one number for all three"
+        )
+    least, usual, most = map(int, parts * 3 if len(parts) == 1 else parts)
+    return least, usual, most
+
+
+def parse_bytes(option: str, text: str) -> int:
+    """A number of bytes: 1G, 512M.
+
+    Raises:
+        OptionError: it is something else.
+    """
+    found = re.fullmatch(r"([0-9]{1,15})([KMG]?)", text.upper())
+    if found is None or not int(found[1]):
+        raise OptionError(f"{option} is {text!r}, expected a number of bytes, such as 512M or 2G")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def check_given(options: EngineOptions, target: Target) -> None:
+    """Refuse options that make no sense for a target, before anything is looked at.
+
+    Raises:
+        LimitsError: with every problem.
+    """
+    problems = []
+    if target.module is None and options.given:
+        problems.append(f"{', '.join(options.given)}: there are no engines for it; leave them out")
+    if options.opt_level is not None and options.opt_level not in OPT_LEVELS:
+        problems.append(f"--opt-level is {options.opt_level}, expected 0 to {OPT_LEVELS[-1]}")
+    if target.module == "tensorrt" and options.compute_capabilities:
+        problems.append("--compute-capability: TensorRT builds for the GPU of this machine; leave it out")
+    if problems:
+        raise LimitsError(f"target {target.name}", problems)
+
+
+NEEDED = {
+    "timing_cache": "timing_cache",
+    "strip_weights": "stripping",
+    "version_compatible": "version_compatible",
+    "hardware_compatible": "hardware_compatible",
+}
+
+
+def check_features(
+    options: EngineOptions, module: str, version: str, features: Collection[str], gpu: str | None
+) -> None:
+    """Refuse options that the installed version lacks.
+
+    Args:
+        options: what was asked for.
+        module: `tensorrt` or `tensorrt_rtx`.
+        version: of it.
+        features: names of what that version can do.
+        gpu: compute capability of the GPU that is here.
+
+    Raises:
+        LimitsError: with every problem.
+    """
+    if problems := list(lacking_features(options, features, gpu)):
+        raise LimitsError(f"{module} {version}", problems)
+
+
+def lacking_features(options: EngineOptions, features: Collection[str], gpu: str | None) -> Iterator[str]:
+    for field, feature in NEEDED.items():
+        if getattr(options, field) and feature not in features:
+            yield f"{flag(field)} is not among what it can do; leave it out"
+    if options.strip_weights and "stripping" in features and gpu is None:
+        yield "--strip-weights needs a GPU while it builds, and there is none here; leave it out"
