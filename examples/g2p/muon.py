@@ -1,14 +1,15 @@
 """Muon: an optimizer for the matrices inside a network that gets more out of an epoch than AdamW.
 
-Each matrix moves by its momentum made orthogonal, so that every direction of it learns at the same rate. After K. Jordan
-et al., "Muon: An optimizer for hidden layers in neural networks" (2024), with the step size of J. Liu et al., "Muon is
-Scalable for LLM Training" (2025), which makes one learning rate do for these matrices and for AdamW's parameters.
+Each matrix moves by its momentum made orthogonal, so that every direction of it learns at the same rate. After
+K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024), with the step size of J. Liu et al.,
+"Muon is Scalable for LLM Training" (2025), which makes one learning rate do for these matrices and for those that AdamW
+moves.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 # Three coefficients of the odd polynomial that moves singular values towards 1 (Jordan et al.), and how often.
 QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -23,14 +24,15 @@ def orthogonalized(matrices: Tensor) -> Tensor:
     for _ in range(ITERATIONS):
         square = x @ x.mT
         x = a * x + (b * square + c * square @ square) @ x
-    return x if matrices.shape[1] <= matrices.shape[2] else x.mT
+    result: Tensor = x if matrices.shape[1] <= matrices.shape[2] else x.mT
+    return result
 
 
 class Muon(torch.optim.Optimizer):
     """Muon with Nesterov momentum and decoupled weight decay, for parameters of two dimensions."""
 
-    def __init__(self, parameters: list[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.01) -> None:
-        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+    def __init__(self, parameters: list[nn.Parameter], lr: float, momentum: float = 0.95, decay: float = 0.01) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": decay})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -51,4 +53,5 @@ class Muon(torch.optim.Optimizer):
         updates = orthogonalized(torch.stack(list(ahead)))
         torch._foreach_mul_(parameters, 1 - lr * weight_decay)
         scale = 0.2 * max(parameters[0].shape) ** 0.5
-        torch._foreach_add_(parameters, list(updates.unbind()), alpha=-lr * scale)
+        for parameter, update in zip(parameters, updates, strict=True):
+            parameter.add_(update, alpha=-lr * scale)

@@ -198,7 +198,7 @@ def test_another_kind_of_model_exports_and_is_rewritten_as_well(
 ) -> None:
     graphs = {role: graph.clone() for role, graph in other_graphs.items()}
     if precision:
-        for role, graph in graphs.items():
+        for graph in graphs.values():
             rewrite(graph, precision)
     tolerance = {None: 1e-4, "fp32": 1e-4}.get(precision, 0.5)
     sizes = onnx_graphs.sizes_of(other)

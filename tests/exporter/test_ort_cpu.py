@@ -270,6 +270,13 @@ def test_products_by_rows_are_those_of_the_rounded_weight_and_rows() -> None:
         np.testing.assert_array_equal(run(model, {"x": x[row : row + 1]})["y"][0], found[row])
 
 
+def test_products_by_rows_do_not_saturate_in_16_bits() -> None:
+    """The largest codes side by side: without VNNI a processor adds two products in 16 bits."""
+    weight, x = np.ones((64, 8), np.float32), np.ones((2, 64), np.float32)
+    apply(model := product(weight), RowQuantized())
+    np.testing.assert_allclose(run(model, {"x": x})["y"], x @ weight, rtol=1e-5)
+
+
 def test_every_constant_product_is_in_8_bits(encoder: ir.Model, decoder: ir.Model, sizes: names.Sizes) -> None:
     products = operators(decoder)["MatMul"]
     apply(decoder, WeightOnly8Bit())
@@ -290,9 +297,9 @@ def test_rewritten_graphs_have_the_operators_that_they_should(
     encoder, decoder = read(tiny_bundle, "encoder"), read(tiny_bundle, "decoder")
     rewrite(encoder, precision)
     rewrite(decoder, precision)
-    by_rows = {"fp32": (0, 0), "int8": (9, 0), "int8-rows": (9, 13)}[precision]
-    assert (operators(encoder)["MatMulIntegerToFloat"], operators(decoder)["MatMulIntegerToFloat"]) == by_rows
-    assert operators(decoder)["MatMulNBits"] == (13 if precision == "int8" else 0)
+    for operator, of in (("MatMulIntegerToFloat", "int8-rows"), ("MatMulNBits", "int8")):
+        found = (operators(encoder)[operator], operators(decoder)[operator])
+        assert found == ((9, 13) if precision == of else (0, 0))
     for model in (encoder, decoder):
         counts = operators(model)
         assert counts["Attention"] == counts["TensorScatter"] == 0
@@ -471,4 +478,4 @@ def test_a_bias_of_another_width_is_left_alone() -> None:
     for one in (WeightOnly8Bit(), RowQuantized(), PackProjections()):
         model = product(weight, bias)
         apply(model, one)
-        np.testing.assert_allclose(run(model, {"x": x})["y"], expected, rtol=0, atol=0.1)
+        np.testing.assert_allclose(run(model, {"x": x})["y"], expected, rtol=0, atol=0.2)
