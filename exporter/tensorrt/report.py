@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edgeformer.runtime.bundle import Limits
+from edgeformer.runtime.bundle import Limits, parse_limits
 from edgeformer.runtime.errors import BundleError
 
 REPORT_VERSION = 1
-REPORT = "report.json"
+REPORT, PAGE = "report.json", "report.html"
 
 Shape = tuple["int | str", ...]
 
@@ -45,12 +45,13 @@ class Attention:
         node: name of the ONNX node.
         module: path of the module in the model, where the names of its weights say it; otherwise empty.
         form: `native` (TensorRT's attention layer), `plugin`, or `primitive` (matrix products around a softmax).
-        fused: whether one kernel does it all; None where only an engine that a GPU has loaded could tell.
+        fused: whether one kernel does it all; None where it is not known.
         evidence: how that is known, or why not.
+        kernels: the attention kernels that the compiled engine runs for it, where its layers are known.
         query: shape (batch, num_heads, q_len, head_dim).
         key: shape (batch, num_kv_heads, kv_len, head_dim).
-        mask: what hides positions: `none`, `boolean (...)` or `additive (...)` with its shape, `upper-left causal`,
-            `lower-right causal`, each with `and lengths` where key and value lengths are given.
+        mask: what hides positions, in words: none, boolean or additive with its shape, causal and how it is aligned,
+            lengths where those of keys and values are given.
     """
 
     node: str
@@ -58,6 +59,7 @@ class Attention:
     form: str
     fused: bool | None
     evidence: str
+    kernels: tuple[str, ...]
     dtype: str
     query: Shape
     key: Shape
@@ -81,18 +83,23 @@ class CacheUpdate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of the network, or of the engine where one could be inspected.
+    """A layer of the compiled engine where its layers are known, otherwise of the network.
 
     Attributes:
-        precision: type of its first output that is a number with a fraction, otherwise of its first output.
+        kind: TensorRT's word for what it is.
+        kernel: the kernel that was chosen, where the engine's layers are known; otherwise empty.
+        precision: type of its first output.
+        nodes: names of the ONNX nodes that it computes, where they are known.
         milliseconds: time of one run, where a GPU measured it.
     """
 
     name: str
     kind: str
+    kernel: str
     precision: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    nodes: tuple[str, ...] = ()
     milliseconds: float | None = None
 
 
@@ -102,7 +109,7 @@ class BuildReport:
 
     Attributes:
         role: `encoder` or `decoder`.
-        inspected: whether `layers` are the engine's, rather than those of the network that it was built from.
+        compiled: whether `layers` are the compiled engine's, rather than those of the network it was built from.
         weights: bytes of weights by their type.
         plan_bytes: size of the plan.
         memory: bytes by what they are for, such as `build peak` and `activations`, where they are known.
@@ -118,7 +125,7 @@ class BuildReport:
     attentions: tuple[Attention, ...]
     cache_updates: tuple[CacheUpdate, ...]
     layers: tuple[Layer, ...]
-    inspected: bool
+    compiled: bool
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     weights: Mapping[str, int]
@@ -136,14 +143,19 @@ class BuildReport:
         """How many attentions are known to be fused."""
         return sum(attention.fused is True for attention in self.attentions)
 
+    def with_times(self, milliseconds: Mapping[str, float]) -> BuildReport:
+        """The report with the time of each layer of the engine, by its name, as an `IProfiler` gave them."""
+        timed = [dataclasses.replace(layer, milliseconds=milliseconds.get(layer.name)) for layer in self.layers]
+        return dataclasses.replace(self, layers=tuple(timed))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArtifactReport:
-    """The reports of an artifact's plans.
+    """The reports of an artifact's plans, by role.
 
     Attributes:
         name: the artifact, such as tensorrt-rtx-fp16.
-        builds: a report for each role.
+        compute_capabilities: GPUs that the plans run on, such as 8.9; none where they are for the one that built them.
     """
 
     name: str
@@ -153,27 +165,63 @@ class ArtifactReport:
     builds: Mapping[str, BuildReport]
 
     def to_json(self) -> str:
-        return json.dumps({"report_version": REPORT_VERSION, **dataclasses.asdict(self)}, indent=1) + "\n"
-
-
-def from_json(text: str) -> ArtifactReport:
-    """Read what `ArtifactReport.to_json` wrote.
-
-    Raises:
-        ValueError, KeyError or TypeError: the text is something else.
-    """
-    raise NotImplementedError
-
-
-def build_from_values(values: Mapping[str, Any]) -> BuildReport:
-    """A `BuildReport` from what `dataclasses.asdict` and JSON made of it."""
-    raise NotImplementedError
+        values = {"report_version": REPORT_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_report(folder: Path) -> ArtifactReport:
-    """Read the report of an artifact's folder.
+    """Read the report in an artifact's folder.
 
     Raises:
         BundleError: there is none, or it is damaged, or written by a newer edgeformer.
     """
-    raise BundleError(f"report {folder / REPORT}", ["it is missing"])
+    path = folder / REPORT
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        version = values["report_version"]
+        if version > REPORT_VERSION:
+            reason = f"its version is {version}, this edgeformer reads up to {REPORT_VERSION}: upgrade edgeformer"
+            raise BundleError(f"report {path}", [reason])
+        return parse_artifact_report(values)
+    except OSError as error:
+        raise BundleError(f"report {path}", [f"it cannot be read: {error.strerror}"]) from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise BundleError(f"report {path}", [f"it is damaged: {type(error).__name__}: {error}"]) from error
+
+
+def parse_artifact_report(values: Mapping[str, Any]) -> ArtifactReport:
+    fields = {name: value for name, value in values.items() if name != "report_version"}
+    builds = {role: parse_build(build) for role, build in values["builds"].items()}
+    capabilities = tuple(map(str, values["compute_capabilities"]))
+    return ArtifactReport(**{**fields, "compute_capabilities": capabilities, "builds": builds})
+
+
+def parse_build(values: Mapping[str, Any]) -> BuildReport:
+    """A `BuildReport` from what `dataclasses.asdict` and JSON made of it."""
+    profiles = tuple({name: parse_limits(name, limits) for name, limits in p.items()} for p in values["profiles"])
+    parsed = {
+        "attentions": tuple(parse_attention(item) for item in values["attentions"]),
+        "cache_updates": tuple(
+            CacheUpdate(**{**item, "shape": tuple(item["shape"])}) for item in values["cache_updates"]
+        ),
+        "layers": tuple(parse_layer(item) for item in values["layers"]),
+        "inputs": parse_tensors(values["inputs"]),
+        "outputs": parse_tensors(values["outputs"]),
+        "profiles": profiles,
+        "unused_inputs": tuple(values["unused_inputs"]),
+        "log": tuple(LogLine(**line) for line in values["log"]),
+    }
+    return BuildReport(**{**values, **parsed})
+
+
+def parse_attention(values: Mapping[str, Any]) -> Attention:
+    return Attention(**{**values, **{name: tuple(values[name]) for name in ("kernels", "query", "key")}})
+
+
+def parse_layer(values: Mapping[str, Any]) -> Layer:
+    tensors = {name: parse_tensors(values[name]) for name in ("inputs", "outputs")}
+    return Layer(**{**values, **tensors, "nodes": tuple(values["nodes"])})
+
+
+def parse_tensors(values: Iterable[Mapping[str, Any]]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(**{**item, "shape": tuple(item["shape"])}) for item in values)
