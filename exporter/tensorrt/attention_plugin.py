@@ -44,6 +44,61 @@ but it must be finite. Writes at or past capacity are dropped. Unwritten parts o
 
 from __future__ import annotations
 
+import onnx_ir as ir
+from onnx_ir.passes import InPlacePass, PassResult
+
+from edgeformer.exporter.ort_cpu.matching import graph_input, take_over
+from edgeformer.exporter.tensorrt.attention_matching import Attention, attentions
+from edgeformer.runtime import names
+
 DOMAIN = "edgeformer"  # of the operators, and the namespace of the plugins
 VERSION = 1
 CACHED_ATTENTION, SOURCE_ATTENTION = "CachedAttention", "SourceAttention"
+
+
+class PluginAttention(InPlacePass):
+    """Requires: a typed graph. Ensures: every attention is one of the two operators, every cache write within one."""
+
+    def call(self, model: ir.Model) -> PassResult:
+        graph = model.graph
+        found = attentions(graph)
+        lengths: dict[str, ir.Value] = {}
+        for attention in found:
+            name = names.CACHE_LENGTHS if attention.writes else names.SOURCE_LENGTHS
+            if name not in lengths:
+                lengths[name] = as_int32(graph, name)
+            self.rewrite(graph, attention, lengths[name])
+        if found:
+            model.opset_imports[DOMAIN] = VERSION
+        return PassResult(model, modified=bool(found))
+
+    def rewrite(self, graph: ir.Graph, attention: Attention, lengths: ir.Value) -> None:
+        attributes: dict[str, str | int | float] = {
+            "scale": attention.scale, "num_heads": attention.num_heads, "num_kv_heads": attention.num_kv_heads,
+            "plugin_namespace": DOMAIN, "plugin_version": str(VERSION),
+        }  # fmt: skip
+        old = [attention.node.outputs[0], *(write.outputs[0] for write in attention.writes)]
+        inputs: list[ir.Value | None] = [attention.query, attention.key, attention.value, lengths]
+        if attention.writes:
+            attributes["window"] = 0
+            new, past = ([write.inputs[i] for write in attention.writes] for i in (1, 0))
+            inputs = [attention.query, *new, *past, lengths]
+        node = ir.node(
+            CACHED_ATTENTION if attention.writes else SOURCE_ATTENTION,
+            inputs,
+            attributes,
+            domain=DOMAIN,
+            version=VERSION,
+            num_outputs=len(old),
+            name=attention.node.name,
+        )
+        graph.insert_before(attention.node, node)
+        for value, replacement in zip(old, node.outputs, strict=True):
+            take_over(value, replacement)
+
+
+def as_int32(graph: ir.Graph, name: str) -> ir.Value:
+    cast = ir.node("Cast", [graph_input(graph, name)], {"to": ir.DataType.INT32}, name=f"{name}.int32")
+    cast.outputs[0].dtype, cast.outputs[0].shape = ir.DataType.INT32, ir.Shape(["batch"])
+    graph.insert_before(graph[0], cast)
+    return cast.outputs[0]

@@ -5,10 +5,29 @@ from __future__ import annotations
 from typing import Literal
 
 import onnx_ir as ir
+from onnx_ir.passes import InPlacePass
+from onnx_ir.passes.common import (
+    CommonSubexpressionEliminationPass,
+    DeduplicateInitializersPass,
+    RemoveUnusedNodesPass,
+)
+
+from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
+from edgeformer.exporter.tensorrt.attention_native import NativeAttention
+from edgeformer.exporter.tensorrt.attention_plugin import PluginAttention
+from edgeformer.exporter.tensorrt.attention_primitive import PrimitiveAttention
+from edgeformer.exporter.tensorrt.next_tokens import NextTokens
+from edgeformer.exporter.tensorrt.static_capacity import StaticCapacity
+from edgeformer.exporter.tensorrt.typed import Typed
+from edgeformer.exporter.tensorrt.weight_only import WeightOnly
 
 DType = Literal["float16", "bfloat16", "float32"]
 Weights = Literal["int8", "int4"] | None
 AttentionForm = Literal["native", "plugin", "primitive"]
+
+# Operators that are younger than opset 20, and the opset that brought them.
+NEWER_OPERATORS = {"Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23, "Swish": 24, "TensorScatter": 24}
+IR_VERSION = 10  # of ONNX 1.16, which TensorRT 10.3 reads
 
 
 def rewrite(
@@ -42,4 +61,39 @@ def rewrite(
         PreconditionError: the graph is not what a pass expects (from within onnx_ir's PassError).
         TargetError: a weight does not fit the dtype.
     """
-    raise NotImplementedError
+    narrow = ir.DataType[{"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT"}[dtype]]
+    weight_only = WeightOnly(weights, narrow) if weights else None
+    forms: dict[str, InPlacePass] = {
+        "native": NativeAttention(fp32_accumulation=fp32_accumulation),
+        "plugin": PluginAttention(),
+        "primitive": PrimitiveAttention(),
+    }
+    passes: list[InPlacePass | None] = [
+        WantedRows() if role == "decoder" else None,
+        weight_only,
+        Typed(narrow),
+        forms[attention],
+        NextTokens() if role == "decoder" else None,
+        RemoveUnusedNodesPass(),
+        CommonSubexpressionEliminationPass(),
+        DeduplicateInitializersPass(),
+        RemoveUnusedNodesPass(),
+        StaticCapacity(capacity) if capacity is not None else None,
+    ]
+    for each in passes:
+        if each is not None:
+            each(model)
+    declare_opset(model)
+    return tuple(weight_only.notes) if weight_only else ()
+
+
+def declare_opset(model: ir.Model) -> None:
+    """The oldest opset that has the graph's operators: TensorRT 10.3 reads up to 20, and int4 came with 21.
+
+    Raises:
+        TargetError: an operator that needs a newer TensorRT than the attention's form would allow.
+    """
+    newest = max(((NEWER_OPERATORS.get(node.op_type, 20), node.op_type) for node in model.graph), default=(20, ""))[0]
+    blocks = any(node.op_type == "DequantizeLinear" and "block_size" in node.attributes for node in model.graph)
+    model.opset_imports[""] = max(newest, 21 if blocks else 20)
+    model.ir_version = IR_VERSION

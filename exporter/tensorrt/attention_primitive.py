@@ -1,0 +1,107 @@
+"""Attention as the operators that compilers without an attention layer fuse.
+
+    Attention(q, k, v, mask)             becomes   MatMul(Softmax(MatMul(q * scale, k^T) + additive mask), v)
+    TensorScatter(past, new, lengths)    becomes   ScatterND(past, (row, head, position), new)
+
+Nothing may stand between those operators, casts neither: the fused kernel computes the softmax in float32 of itself.
+The additive mask is finite. -32768 has a weight of exactly 0 beside any score that a narrow type can hold next to it,
+and a row of scores never becomes one of infinities, from which a softmax makes NaN.
+
+ScatterND copies: `present.*` are tensors of their own, and their memory must not be that of `past_key_values.*`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
+
+from edgeformer.exporter.ort_cpu.matching import graph_input, register, take_over
+from edgeformer.exporter.tensorrt.attention_matching import Attention, attentions
+from edgeformer.runtime import names
+
+HIDDEN = -32768.0  # a power of two: exact in float16 and bfloat16
+
+
+class PrimitiveAttention(InPlacePass):
+    """Requires: a typed graph. Ensures: no Attention and no TensorScatter is left."""
+
+    def call(self, model: ir.Model) -> PassResult:
+        graph = model.graph
+        found = attentions(graph)
+        masks: dict[ir.Value, ir.Value] = {}
+        for attention in found:
+            if attention.num_heads != attention.num_kv_heads:
+                raise PreconditionError(
+                    f"{attention.node.name}: {attention.num_heads} heads share {attention.num_kv_heads} keys; the "
+                    "primitive form takes as many keys as heads: choose the plugin form"
+                )
+            if attention.mask not in masks:
+                masks[attention.mask] = additive(graph, attention)
+            self.rewrite(graph, attention, masks[attention.mask])
+        written = [write for attention in found for write in attention.writes]
+        if written:
+            at = places(graph, next(attention for attention in found if attention.writes))
+            for write in written:
+                new = ir.node("ScatterND", [write.inputs[0], at, write.inputs[1]], name=write.name)
+                graph.insert_before(write, new)
+                take_over(write.outputs[0], new.outputs[0])
+        return PassResult(model, modified=bool(found))
+
+    def rewrite(self, graph: ir.Graph, attention: Attention, mask: ir.Value) -> None:
+        name, dtype = attention.node.name, attention.query.dtype
+        assert dtype is not None
+        tape = ir.tape.Tape()
+        scale = register(graph, f"{name}.scale", np.asarray(attention.scale, dtype.numpy()))
+        query = tape.op("Mul", [attention.query, scale])
+        scores = tape.op("MatMul", [query, tape.op("Transpose", [attention.key], {"perm": (0, 1, 3, 2)})])
+        weights = tape.op("Softmax", [tape.op("Add", [scores, mask])], {"axis": -1})
+        context = tape.op("MatMul", [weights, attention.value])
+        for node in tape.nodes:
+            node.outputs[0].dtype = dtype
+        graph.insert_before(attention.node, tape.nodes)
+        take_over(attention.node.outputs[0], context)
+
+
+def additive(graph: ir.Graph, attention: Attention) -> ir.Value:
+    """0 where the boolean mask allows, HIDDEN elsewhere."""
+    dtype = attention.query.dtype
+    assert dtype is not None
+    name = attention.mask.name
+    seen, hidden = (
+        register(graph, f"{name}.{kind}", np.asarray(number, dtype.numpy()))
+        for kind, number in (("seen", 0.0), ("hidden", HIDDEN))
+    )
+    node = ir.node("Where", [attention.mask, seen, hidden], name=f"{name}.additive")
+    node.outputs[0].dtype, node.outputs[0].shape = dtype, attention.mask.shape
+    producer = attention.mask.producer()
+    assert producer is not None
+    graph.insert_after(producer, node)
+    return node.outputs[0]
+
+
+def places(graph: ir.Graph, attention: Attention) -> ir.Value:
+    """int64 (batch, num_heads, q_len, 3): where in a cache each number of new keys goes, shared by all layers."""
+    heads = attention.num_kv_heads
+    constants = {
+        name: register(graph, f"places.{name}", np.array(numbers, np.int64))
+        for name, numbers in {
+            "zero": 0, "one": 1, "single": [1], "heads": [heads], "head": np.arange(heads).reshape(1, heads, 1, 1),
+            "behind_batch": [1, 2, 3], "around_q_len": [0, 1, 3],
+        }.items()
+    }  # fmt: skip
+    tape = ir.tape.Tape()
+    ids = graph_input(graph, names.INPUT_IDS)
+    extents = {axis: tape.op("Shape", [ids], {"start": axis, "end": axis + 1}) for axis in (0, 1)}
+    counts = [
+        tape.op("Range", [constants["zero"], tape.op("Squeeze", [extent]), constants["one"]])
+        for extent in extents.values()
+    ]
+    row = tape.op("Unsqueeze", [counts[0], constants["behind_batch"]])  # (batch, 1, 1, 1)
+    start = tape.op("Unsqueeze", [graph_input(graph, names.CACHE_LENGTHS), constants["behind_batch"]])
+    position = tape.op("Add", [start, tape.op("Unsqueeze", [counts[1], constants["around_q_len"]])])
+    shape = tape.op("Concat", [extents[0], constants["heads"], extents[1], constants["single"]], {"axis": 0})
+    parts = [tape.op("Expand", [part, shape]) for part in (row, constants["head"], position)]
+    at = tape.op("Concat", parts, {"axis": -1})
+    graph.insert_before(graph[0], tape.nodes)
+    return at

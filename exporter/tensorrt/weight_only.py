@@ -1,0 +1,92 @@
+"""Weights stored in 8 or 4 bits, and products computed in the narrow type.
+
+    MatMul(x, weight)      becomes      MatMul(x, DequantizeLinear(codes, scales))
+
+symmetric, zero point 0, which is all that TensorRT takes: int8 with a scale for each output, int4 with a scale for each
+block of inputs of each output. The embedding stays as it is, and so does the projection to the vocabulary, whose errors
+nothing behind it could mend.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+from onnx_ir.passes import InPlacePass, PassResult
+
+from edgeformer.exporter.ort_cpu.matching import Product, products, register
+from edgeformer.runtime import names
+
+BLOCKS = (128, 64, 32)  # the first that divides the input; kernels are written for the largest
+
+
+def quantize(
+    weight: NDArray[np.float32], most: int, block: int, dtype: ir.DataType
+) -> tuple[NDArray[np.int8], NDArray[np.generic]]:
+    """Symmetric codes of a weight, each block of inputs of each output with a scale.
+
+    Args:
+        weight: float32 (k, n).
+        most: the largest code, 127 or 7.
+        block: inputs that share a scale; k is a multiple of it.
+        dtype: of the scales: codes are chosen for the scale as it is stored.
+
+    Returns:
+        int8 (k, n), and scales (k / block, n).
+    """
+    k, n = weight.shape
+    blocks = weight.reshape(k // block, block, n)
+    scales = (np.abs(blocks).max(1) / most).astype(dtype.numpy())
+    stored = scales.astype(np.float32)[:, None]
+    safe = np.where(stored == 0, 1, stored)
+    codes = np.clip(np.rint(blocks / safe), -most, most).astype(np.int8)
+    return codes.reshape(k, n), scales
+
+
+class WeightOnly(InPlacePass):
+    """Ensures: every MatMul with a constant matrix that fits, but the one to the vocabulary, reads a DequantizeLinear.
+
+    `notes` names the matrices that did not fit, after it ran.
+    """
+
+    def __init__(self, weights: Literal["int8", "int4"], dtype: ir.DataType) -> None:
+        super().__init__()
+        self.weights, self.dtype = weights, dtype
+        self.notes: list[str] = []
+
+    def call(self, model: ir.Model) -> PassResult:
+        modified = False
+        for product in products(model.graph):
+            if product.result.name == names.LOGITS:
+                continue
+            k, n = product.weight.shape
+            if self.weights == "int8":
+                self.store(model.graph, product, 127, k)
+            elif block := next((block for block in BLOCKS if k % block == 0 and n % 2 == 0), None):
+                self.store(model.graph, product, 7, block)
+            else:
+                self.notes.append(
+                    f"{product.name} ({k}, {n}) is not in int4: its inputs are no multiple of {BLOCKS[-1]}, "
+                    "or its outputs are odd in number"
+                )
+                continue
+            modified = True
+        return PassResult(model, modified=modified)
+
+    def store(self, graph: ir.Graph, product: Product, most: int, block: int) -> None:
+        codes, scales = quantize(product.weight, most, block, self.dtype)
+        if self.weights == "int8":
+            stored = register(graph, f"{product.name}.codes", codes)
+            scale, attributes = register(graph, f"{product.name}.scales", scales[0]), {"axis": 1}
+        else:
+            stored = register(graph, f"{product.name}.codes", codes.astype(ml_dtypes.int4))
+            scale = register(graph, f"{product.name}.scales", scales)
+            attributes = {"axis": 0, "block_size": block}
+        node = ir.node("DequantizeLinear", [stored, scale], attributes, name=f"{product.name}.dequantize")
+        weight = product.node.inputs[1]
+        node.outputs[0].dtype, node.outputs[0].shape = self.dtype, weight.shape if weight else None
+        graph.insert_before(product.node, node)
+        product.node.replace_input_with(1, node.outputs[0])
