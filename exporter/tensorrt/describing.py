@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def describe(
     profiles: Sequence[Mapping[str, Limits]],
     settings: Mapping[str, str],
     versions: Mapping[str, str],
-    engine: Any = None,
+    load_engine: Callable[[], Any] | None = None,
 ) -> BuildReport:
     """What became of a graph, after a build that succeeded.
 
@@ -57,11 +57,11 @@ def describe(
         profiles: least, usual and most of every symbolic dimension, in the engine's order.
         settings: what was asked of the builder.
         versions: packages that took part.
-        engine: the `ICudaEngine`, where a GPU could load it; its layers are listed then, with what the inspector says.
+        load_engine: loads the plan, where there is a GPU for it: called where the log does not tell the layers.
     """
     model = onnx.load(onnx_path, load_external_data=False)
     shapes = symbolic_shapes(model)
-    compiled = logged_layers(log) if engine is None else inspected_layers(trt, engine)
+    compiled = logged_layers(log) or (inspected_layers(trt, load_engine()) if load_engine is not None else ())
     peak = {} if peak_memory is None else {"build peak": peak_memory}
     return BuildReport(
         role=role,

@@ -16,6 +16,8 @@ from edgeformer.exporter.tensorrt.report import Layer, LogLine, Shape, Tensor
 
 DTYPES = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 
+LISTING = "Layers:"  # begins the line of the log that holds them all
+
 LAYER = re.compile(
     r"Name: (?P<name>.*?), LayerType: (?P<kind>.*?), Inputs: \[(?P<inputs>.*?)\], (?:Constants: \[.*?\], )?"
     r"Outputs: \[(?P<outputs>.*?)\], (?P<rest>(?:ParameterType|TacticName|StreamId|Metadata).*)"
@@ -34,7 +36,7 @@ def dtype_name(name: str) -> str:
 
 def logged_layers(log: Iterable[LogLine]) -> tuple[Layer, ...]:
     """Layers of the engine that the log ends with; none where the log does not tell them."""
-    listings = (line.text.splitlines() for line in log if line.text.startswith("Layers:"))
+    listings = (line.text.splitlines() for line in log if line.text.startswith(LISTING))
     found = [[layer for text in lines if (layer := parse_line(text))] for lines in listings]
     return tuple(found[-1]) if found else ()
 

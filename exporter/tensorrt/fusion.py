@@ -6,8 +6,9 @@ building each kind of attention alone.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ def explain_failure(
     onnx_path: Path,
     log: Sequence[LogLine],
     compute_capabilities: Sequence[str],
-    logger: Any,
 ) -> str | None:
     """Why a build failed, where it is for an attention that has no kernel of its own or for a type; otherwise None.
 
@@ -42,43 +42,43 @@ def explain_failure(
         onnx_path: the graph that it was parsed from; its weights are not read.
         log: every line that was logged.
         compute_capabilities: GPUs that it was to be built for, such as 8.9; none for the one that is here.
-        logger: the `ILogger` of the build, which goes on collecting while attentions are built alone.
     """
-    for line in [*log]:
+    for line in log:
         if match := NO_TYPE.search(line.text):
             return lacking_type(match[1], match[2])
     if not any(NOT_FUSED.search(line.text) for line in log):
         return None
     labels = labelled_kinds(trt, network, onnx.load(onnx_path, load_external_data=False))
-    unfused = [kind for kind in labels if not has_kernel(trt, kind, compute_capabilities, logger)]
-    where = f"{trt.__name__} {trt.__version__}" + (
-        f" for {', '.join(compute_capabilities)}" if compute_capabilities else ""
-    )
+    fuses = functools.partial(has_kernel, trt, network, compute_capabilities)
+    unfused = [kind for kind in labels if not fuses(kind)]
+    built_for = f" for {', '.join(compute_capabilities)}" if compute_capabilities else ""
+    where = f"{trt.__name__} {trt.__version__}{built_for}"
     if not unfused:
         names = ", ".join(name for several in labels.values() for name in several)
-        return f"one of these attentions has no fused kernel in {where}, though each alone has one: {names}"
-    told = [tell(trt, kind, labels[kind], compute_capabilities, logger) for kind in unfused]
-    return f"not every attention has a fused kernel in {where}: {'; '.join(told)}"
+        return f"an attention has no fused kernel in {where}, though each has one where it stands alone: {names}"
+    told = "; ".join(tell(kind, labels[kind], fuses) for kind in unfused)
+    return f"not every attention has a fused kernel in {where}: {told}; --allow-unfused makes it of slower parts"
 
 
 def labelled_kinds(trt: Any, network: Any, model: onnx.ModelProto) -> dict[Kind, list[str]]:
-    """Names of the attentions of each kind, in the network's order."""
+    """Names of the attentions of each kind that may not fall apart, in the network's order."""
     paths = ModulePaths(model)
     queries = {node.name: node.input[0] for node in model.graph.node if node.input}
     labels: dict[Kind, list[str]] = {}
     for attention in native_attentions(trt, network):
-        module = paths.of(queries[attention.name]) if attention.name in queries else ""
-        label = f"{module} ({attention.name})" if module else attention.name
-        labels.setdefault(kind_of(trt, attention), []).append(label)
+        if not attention.decomposable:
+            module = paths.of(queries[attention.name]) if attention.name in queries else ""
+            label = f"{module} ({attention.name})" if module else attention.name
+            labels.setdefault(kind_of(trt, attention), []).append(label)
     return labels
 
 
-def tell(trt: Any, kind: Kind, labels: Sequence[str], compute_capabilities: Sequence[str], logger: Any) -> str:
-    """`decoder_layers.0.attention (node_3) is float16, 4 heads of 8, boolean mask, and would fuse with head_dim 16`."""
-    fusing = [words for words, near in kind.nearby() if has_kernel(trt, near, compute_capabilities, logger)]
+def tell(kind: Kind, labels: Sequence[str], fuses: Callable[[Kind], bool]) -> str:
+    """`decoder_layers.0.attention (node_3): float16, 4 heads of 8, boolean mask, would fuse with head_dim 16`."""
+    fusing = [words for words, near in kind.nearby() if fuses(near)]
     remedy = f"would fuse with {' or '.join(fusing)}" if fusing else "no type or size near it would fuse"
     several = f" and {len(labels) - 1} more like it" if len(labels) > 1 else ""
-    return f"{labels[0]}{several}: {kind.describe()}; {remedy}"
+    return f"{labels[0]}{several}: {kind.describe()}, {remedy}"
 
 
 def lacking_type(targets: str, compiler_name: str) -> str:

@@ -76,18 +76,17 @@ def kind_of(trt: Any, attention: Any) -> Kind:
     )
 
 
-def has_kernel(trt: Any, kind: Kind, compute_capabilities: Sequence[str], logger: Any) -> bool:
+def has_kernel(trt: Any, like: Any, compute_capabilities: Sequence[str], kind: Kind) -> bool:
     """Whether an attention of this kind builds alone, without falling apart.
 
     Args:
         trt: `tensorrt` or `tensorrt_rtx`; `tensorrt` needs a GPU here.
-        kind: the attention.
+        like: a network whose builder and flags to build it with.
         compute_capabilities: GPUs to build for, such as 8.9; none for the one that is here.
-        logger: an `ILogger`: the process takes no second one while the first is in use.
+        kind: the attention.
     """
-    builder = trt.Builder(logger)
-    strongly_typed = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
-    network = builder.create_network(1 << int(strongly_typed) if strongly_typed is not None else 0)
+    builder = like.builder
+    network = builder.create_network(like.flags)
     profile = builder.create_optimization_profile()
 
     def add_input(name: str, dtype: Any, shape: tuple[int, ...]) -> Any:
