@@ -191,12 +191,12 @@ def read_report(folder: Path) -> ArtifactReport:
 
 def parse_artifact_report(values: Mapping[str, Any]) -> ArtifactReport:
     fields = {name: value for name, value in values.items() if name != "report_version"}
-    builds = {role: parse_build(build) for role, build in values["builds"].items()}
+    builds = {role: build_from_values(build) for role, build in values["builds"].items()}
     capabilities = tuple(map(str, values["compute_capabilities"]))
     return ArtifactReport(**{**fields, "compute_capabilities": capabilities, "builds": builds})
 
 
-def parse_build(values: Mapping[str, Any]) -> BuildReport:
+def build_from_values(values: Mapping[str, Any]) -> BuildReport:
     """A `BuildReport` from what `dataclasses.asdict` and JSON made of it."""
     profiles = tuple({name: parse_limits(name, limits) for name, limits in p.items()} for p in values["profiles"])
     parsed = {
