@@ -24,8 +24,16 @@ class Tolerance:
     score: float
 
 
-EXACT, ROUNDED = Tolerance(same_tokens=True, score=1e-4), Tolerance(same_tokens=False, score=0.2)
-TOLERANCES = {"fp32": EXACT, "int8": ROUNDED, "int8-rows": ROUNDED}
+EXACT, HALF = Tolerance(same_tokens=True, score=1e-4), Tolerance(same_tokens=False, score=0.02)
+ROUNDED, COARSE = Tolerance(same_tokens=False, score=0.2), Tolerance(same_tokens=False, score=0.5)
+TOLERANCES = {
+    "fp32": EXACT,
+    "fp16": HALF,
+    "bf16": ROUNDED,
+    "int8": ROUNDED,
+    "int8-rows": ROUNDED,
+    "int4": COARSE,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from edgeformer.exporter.targets.capabilities import FEATURES, Feature, capabilities
-from edgeformer.exporter.targets.choosing import Choice, check_model, check_version, choose_target, find_target
-from edgeformer.exporter.targets.rows import PORTABLE_SET, TARGETS, Target
+from edgeformer.exporter.targets.choosing import PORTABLE_SET, Choice, check_model, choose_target, find_target
+from edgeformer.exporter.targets.limits import HEAD_SIZES, check_version, with_precision
+from edgeformer.exporter.targets.rows import TARGETS, Target
 
 __all__ = [
     "FEATURES",
+    "HEAD_SIZES",
     "PORTABLE_SET",
     "TARGETS",
     "Choice",
@@ -18,4 +20,5 @@ __all__ = [
     "check_version",
     "choose_target",
     "find_target",
+    "with_precision",
 ]

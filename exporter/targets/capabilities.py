@@ -17,46 +17,50 @@ class Feature:
         name: what code asks for.
         meaning: in words, for people.
         tensorrt: the version of TensorRT that it came with; None where it never did.
-        rtx: the same for TensorRT for RTX.
-        jetson: the version that it came with on Jetson, where that is another one.
+        rtx: the same for TensorRT for RTX. 1.7 is the oldest that was looked at.
+        jetson: the version of TensorRT that it came with on Jetson, where that is another one.
     """
 
     name: str
     meaning: str
     tensorrt: str | None
-    rtx: str | None
+    rtx: str | None = None
     jetson: str | None = None
 
     def since(self, module: str, *, jetson: bool = False) -> str | None:
-        if jetson and module == TENSORRT:
-            return self.jetson or self.tensorrt
-        return self.rtx if module == RTX else self.tensorrt
+        """The version of a module that it came with, None where it never did."""
+        if module == RTX:
+            return self.rtx
+        return self.jetson if jetson and self.jetson else self.tensorrt
 
 
+# TensorRT's column is from its release notes and documentation. RTX's was seen in 1.7.1: what is None there was refused
+# by the builder or changed nothing in the plan (docs/targets.md says which).
 FEATURES = {
     feature.name: feature
     for feature in (
-        Feature("strong_typing", "types come from the graph", "10.0", "1.0"),
-        Feature("strongly_typed_only", "there are no builder flags for types", "11.0", "1.0"),
-        Feature("attention_layer", "a fused attention layer, from ONNX Attention", "10.14", "1.7"),
-        Feature("kv_cache_update", "caches written in place, from ONNX TensorScatter", "10.15", "1.7"),
-        Feature("rotary_layer", "a rotary layer, from ONNX RotaryEmbedding", "10.15", "1.7"),
-        Feature("lower_right_causal", "causal attention aligned to the cache's end", "11.0", None, "11.4.1"),
-        Feature("fp32_accumulation", "fp16 attention that sums in fp32", "11.3", None, "11.4.1"),
-        Feature("plugins", "IPluginV3 classes of one's own", "10.0", None),
-        Feature("aot_plugins", "plugins compiled ahead of time into the engine", "10.9", None),
-        Feature("aliased_plugin_io", "plugins that write an input in place", "10.3", None),
-        Feature("aliased_io_query", "the engine tells which input an output shares memory with", "10.15", "1.7"),
-        Feature("weight_streaming", "weights that stay in the host's memory", "10.0", None),
-        Feature("timing_cache", "measured timings kept between builds", "10.0", None),
-        Feature("stripping", "plans without weights, refitted when loaded", "10.0", "1.7"),
-        Feature("version_compatible", "later versions and the lean runtime run the plan", "10.0", None),
-        Feature("hardware_compatible", "later GPUs run the plan", "10.0", None),
+        Feature("strong_typing", "types come from the graph", "10.0", "1.7"),
+        Feature("strongly_typed_only", "there are no builder flags for types", "11.0", "1.7", jetson="11.4.1"),
+        Feature("attention_layer", "ONNX Attention becomes a fused layer", "10.14", "1.7"),
+        Feature("kv_cache_update", "ONNX TensorScatter becomes a layer that writes caches in place", "10.15", "1.7"),
+        Feature("rotary_layer", "ONNX RotaryEmbedding becomes a layer", "10.15", "1.7"),
+        Feature("aliased_io_query", "an engine tells which input an output shares memory with", "10.15", "1.7"),
+        Feature("lower_right_causal", "causal attention aligned to the cache's end", "11.0", "1.7", jetson="11.4.1"),
+        Feature("key_value_lengths", "attention under each row's length", "11.0", "1.7", jetson="11.4.1"),
+        Feature("fp32_accumulation", "attention in fp16 that sums in fp32", "11.3", "1.7", jetson="11.4.1"),
+        Feature("plugins", "IPluginV3 classes of one's own", "10.0"),
+        Feature("aliased_plugin_io", "plugins that write an input in place", "10.3"),
+        Feature("aot_plugins", "plugins compiled into the engine, no Python at run time", "10.9"),
         Feature("int4_weights", "weights in 4 bits, in blocks", "10.0", "1.7"),
-        Feature("builds_without_gpu", "engines are built without a GPU or driver", None, "1.0"),
-        Feature("runtime_cache", "compiled kernels kept beside the artifact", None, "1.0"),
+        Feature("weight_streaming", "weights that stay in the host's memory", "10.0"),
+        Feature("timing_cache", "measured timings kept between builds", "10.0"),
+        Feature("stripping", "plans without weights, which are put back when they are loaded", "10.0"),
+        Feature("version_compatible", "later versions and the lean runtime run the plan", "10.0"),
+        Feature("hardware_compatible", "later GPUs run the plan", "10.0"),
+        Feature("builds_without_gpu", "engines are built without a GPU or a driver", None, "1.7"),
+        Feature("runtime_cache", "kernels that were compiled when running are kept", None, "1.7"),
     )
-}  # fmt: skip
+}
 
 
 def capabilities(module: str, version: str, *, jetson: bool = False) -> frozenset[str]:

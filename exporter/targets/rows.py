@@ -6,10 +6,10 @@ import dataclasses
 
 from edgeformer.exporter.targets.capabilities import RTX, TENSORRT, capabilities
 
-PORTABLE_SET = "portable"  # asked for as a compute capability: one engine for all of a row's that have the precision
-
-NOT_RUN = "from the vendor's documentation, not run"
+RAN, BUILT, DOCUMENTED = "ran in CI", "engines built in CI, not run", "from the vendor's documentation, not run"
+CHECKED_ON_CPU = "graphs checked in CI on the CPU, not run on a GPU"
 PLANS = ("fp16", "bf16", "fp32", "int8", "int4")
+WITHOUT_LAYERS, WITH_LAYERS = ("plugin", "primitive"), ("native", "plugin", "primitive")
 X86, ARM = "linux-x86_64", "linux-aarch64"
 
 
@@ -26,11 +26,12 @@ class Target:
         has_run: where this path has been run, and how that is known.
         module: the package that builds its engines, tensorrt or tensorrt_rtx; None where there are no engines.
         versions: of the module: from the first, and below the second; None where there are no engines.
-        excluded: a range of versions within those that does not exist for this target.
-        compute_capabilities: GPUs that its artifacts may be made for.
+        excluded: versions within those, from the first and below the second, that do not exist for this target.
+        compute_capabilities: GPUs that its artifacts may be made for, such as 8.9.
+        portable: those of them that one engine can serve together.
         platforms: operating systems and processors that it runs on, such as linux-x86_64.
-        jetson: whether it is a Jetson, where memory is shared with the CPU.
-        notes: where each claim comes from.
+        jetson: whether it is a Jetson, where the GPU shares the CPU's memory.
+        notes: what to know about it, and where that comes from.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Target:
     versions: tuple[str, str] | None = None
     excluded: tuple[str, str] | None = None
     compute_capabilities: tuple[str, ...] = ()
+    portable: tuple[str, ...] = ()
     platforms: tuple[str, ...] = (X86, ARM)
     jetson: bool = False
     notes: tuple[str, ...] = ()
@@ -54,27 +56,57 @@ class Target:
         return capabilities(self.module, self.versions[0], jetson=self.jetson)
 
 
-SERVER_GPUS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
+def tensorrt(name: str, versions: tuple[str, str], gpus: str, attention: tuple[str, ...], *notes: str) -> Target:
+    """A row of TensorRT on servers and workstations, which builds for the GPU that it finds."""
+    return Target(
+        name, "tensorrt", PLANS, attention, DOCUMENTED, TENSORRT, versions, None, tuple(gpus.split()), notes=notes
+    )
+
+
+def jetson(
+    name: str, versions: tuple[str, str], gpu: str, attention: tuple[str, ...], *notes: str, skips: bool = False
+) -> Target:
+    """A row of TensorRT on a Jetson; TensorRT 11.0 to 11.4.0 do not exist there."""
+    excluded = ("11.0", "11.4.1") if skips else None
+    return Target(
+        name, "tensorrt", PLANS, attention, DOCUMENTED, TENSORRT, versions, excluded, (gpu,), (), (ARM,), True, notes
+    )
+
+
+NO_LAYERS = "No attention, cache or rotary layer before 10.14 and 10.15: the plugin, or the pattern that it fuses."
+INT8 = "int8: whether weights stay in 8 bits inside the engine is the compiler's choice; the build report says."
+JETPACK_7_2 = "JetPack 7.2 has 10.16; 7.2.2 and later have 11.4.1, which adds lengths and lower-right attention."
+CUDA_HALF = (
+    "fp16 alone: ONNX Runtime's GroupQueryAttention has no float32 kernel for CUDA (its sources), and its CPU kernels, "
+    "which check the graphs, have no bfloat16."
+)
+NO_TENSORRT_PROVIDER = (
+    "Its TensorRT provider is not used: it would take the graph apart at every attention, none of which it knows, and "
+    "compile the pieces at the first run of each shape. A tensorrt target is one engine, compiled once."
+)
+
 ROWS = (
-    Target("ort-cpu", "ort-cpu", ("fp32", "int8", "int8-rows"), ("contrib",), "ran in CI"),
-    Target("ort-cuda", "ort-cuda", ("fp16", "fp32"), ("contrib",), NOT_RUN),
-    Target("tensorrt-10.3", "tensorrt", PLANS, ("plugin", "primitive"), NOT_RUN, TENSORRT, ("10.3", "10.13"), None,
-           ("7.5", "8.0", "8.6", "8.9", "9.0")),
-    Target("tensorrt-10.13", "tensorrt", PLANS, ("plugin", "primitive"), NOT_RUN, TENSORRT, ("10.13", "10.16"), None,
-           SERVER_GPUS),
-    Target("tensorrt-10.16", "tensorrt", PLANS, ("native", "plugin", "primitive"), NOT_RUN, TENSORRT,
-           ("10.16", "11.0"), None, SERVER_GPUS),
-    Target("tensorrt-11", "tensorrt", PLANS, ("native", "plugin", "primitive"), NOT_RUN, TENSORRT, ("11.0", "12.0"),
-           None, SERVER_GPUS),
-    Target("tensorrt-rtx", "tensorrt", ("fp16", "bf16", "int8", "int4"), ("native",), "engines built in CI, not run",
-           RTX, ("1.7", "2.0"), None, ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")),
-    Target("jetson-orin-jp6", "tensorrt", PLANS, ("plugin", "primitive"), NOT_RUN, TENSORRT, ("10.3", "10.4"), None,
-           ("8.7",), (ARM,), True),
-    Target("jetson-orin-jp7.2", "tensorrt", PLANS, ("native", "plugin", "primitive"), NOT_RUN, TENSORRT,
-           ("10.16", "12.0"), ("11.0", "11.4.1"), ("8.7",), (ARM,), True),
-    Target("jetson-thor-jp7.1", "tensorrt", PLANS, ("plugin", "primitive"), NOT_RUN, TENSORRT, ("10.13", "10.14"),
-           None, ("11.0",), (ARM,), True),
-    Target("jetson-thor-jp7.2", "tensorrt", PLANS, ("native", "plugin", "primitive"), NOT_RUN, TENSORRT,
-           ("10.16", "12.0"), ("11.0", "11.4.1"), ("11.0",), (ARM,), True),
+    Target("ort-cpu", "ort-cpu", ("fp32", "int8", "int8-rows"), ("contrib",), RAN),
+    Target("ort-cuda", "ort-cuda", ("fp16",), ("contrib",), CHECKED_ON_CPU,
+           notes=(CUDA_HALF, NO_TENSORRT_PROVIDER)),
+    tensorrt("tensorrt-10.3", ("10.3", "10.13"), "7.5 8.0 8.6 8.9 9.0", WITHOUT_LAYERS, NO_LAYERS, INT8,
+             "10.3 to 10.12. Ahead-of-time plugins from 10.9."),
+    tensorrt("tensorrt-10.13", ("10.13", "10.16"), "7.5 8.0 8.6 8.9 9.0 10.0 12.0", WITHOUT_LAYERS, NO_LAYERS, INT8,
+             "10.13 to 10.15; the layers of 10.15 are used by the rows from 10.16 on."),
+    tensorrt("tensorrt-10.16", ("10.16", "11.0"), "7.5 8.0 8.6 8.9 9.0 10.0 12.0 12.1", WITH_LAYERS, INT8,
+             "No lower-right attention: a mask says what each query sees."),
+    tensorrt("tensorrt-11", ("11.0", "12.0"), "7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0 12.1", WITH_LAYERS, INT8,
+             "Strongly typed only. Attention in fp16 sums in fp32 from 11.3 on."),
+    Target("tensorrt-rtx", "tensorrt", PLANS, ("native",), BUILT, RTX, ("1.7", "2.0"), None,
+           ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"), ("8.0", "8.6", "8.9", "12.0", "12.1"),
+           notes=("Builds without a GPU, for the compute capabilities that are named (run with 1.7.1).",
+                  "7.5 is not in the portable set: the vendor's support matrix advises against engines that serve it and "
+                  "others, and has no bf16, int8 or int4 there. Named beside others, fp16 builds (run).",
+                  "No plugins (run). Stripped and refittable plans ask for a driver when they are built (run). Flags "
+                  "for weight streaming and hardware compatibility are taken and change nothing (run).")),
+    jetson("jetson-orin-jp6", ("10.3", "10.4"), "8.7", WITHOUT_LAYERS, NO_LAYERS, INT8, "JetPack 6.1 and 6.2."),
+    jetson("jetson-orin-jp7.2", ("10.16", "12.0"), "8.7", WITH_LAYERS, JETPACK_7_2, INT8, skips=True),
+    jetson("jetson-thor-jp7.1", ("10.13", "10.14"), "11.0", WITHOUT_LAYERS, NO_LAYERS, INT8),
+    jetson("jetson-thor-jp7.2", ("10.16", "12.0"), "11.0", WITH_LAYERS, JETPACK_7_2, INT8, skips=True),
 )  # fmt: skip
 TARGETS = {target.name: target for target in ROWS}
