@@ -75,6 +75,7 @@ class Engine:
         capacity: the most tokens that a row's cache holds.
         profiles: of each role, in the engine's order: least, usual and most of every symbolic dimension.
         memory: bytes of activations that each role's plan asks for, where it is known.
+        streamable: whether its weights may stay in the host's memory and be streamed where they do not fit.
     """
 
     module: str
@@ -89,6 +90,7 @@ class Engine:
     capacity: int
     profiles: Mapping[str, tuple[Mapping[str, Limits], ...]]
     memory: Mapping[str, int]
+    streamable: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from edgeformer.runtime.backends import Floats, Ints, Rows
+from edgeformer.runtime.backends import ChoosingRows, Floats, Ints, Rows
 from edgeformer.runtime.probabilities import log_sum_exp
 from edgeformer.runtime.results import FinishReason, Hypothesis
 
@@ -26,18 +26,21 @@ class Limits:
 
 
 def greedy_steps(rows: Rows, limits: Limits) -> Iterator[tuple[Ints, Ints, Floats]]:
-    """One item a step: which rows are still going, their new tokens, and the tokens' log-probabilities."""
+    """One item a step: which rows are still going, their new tokens, and the tokens' log-probabilities.
+
+    Rows that can choose the likeliest token themselves do so wherever the end token may be taken.
+    """
+    chooser = rows if isinstance(rows, ChoosingRows) else None
     going = np.arange(len(rows.cache_lengths))  # (still going,) of the first batch's rows
     at = going  # where the session computes them
     tokens = np.full(len(going), limits.start, np.int64)  # (rows in the session,)
     for step in range(limits.most):
-        logits = rows.step(tokens[:, None])[:, 0]
-        normalizer = log_sum_exp(logits)[at, 0]
-        if step < limits.least:
-            logits[:, limits.end] = -np.inf
-        tokens = logits.argmax(-1)
+        if chooser is not None and step >= limits.least:
+            tokens, log_probs = chooser.step_next(tokens[:, None])
+        else:
+            tokens, log_probs = likeliest(rows.step(tokens[:, None])[:, 0], limits.end if step < limits.least else None)
         new = tokens[at]
-        yield going, new, logits[at, new] - normalizer
+        yield going, new, log_probs[at]
         ended = new == limits.end
         if not np.count_nonzero(ended):
             continue
@@ -47,6 +50,15 @@ def greedy_steps(rows: Rows, limits: Limits) -> Iterator[tuple[Ints, Ints, Float
         if len(going) <= len(tokens) * (1 - ENDED_SHARE):
             rows.select(at, at)
             tokens, at = tokens[at], np.arange(len(at))
+
+
+def likeliest(logits: Floats, forbidden: int | None) -> tuple[Ints, Floats]:
+    """The likeliest token of each row but the forbidden one, which `logits` loses, and its log-probability."""
+    normalizer = log_sum_exp(logits)[:, 0]
+    if forbidden is not None:
+        logits[:, forbidden] = -np.inf
+    tokens = logits.argmax(-1)
+    return tokens, logits[np.arange(len(tokens)), tokens] - normalizer
 
 
 def greedy(rows: Rows, limits: Limits, on_step: Callable[[], None] = lambda: None) -> list[Hypothesis]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -12,7 +13,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of
+from edgeformer.runtime import memory_plan
+from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of, bounds_of
 from edgeformer.runtime.beam import beam_search
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.errors import InputError, OptionError
@@ -40,7 +42,10 @@ class Model:
         self.sizes, self.tokens = bundle.manifest.sizes, bundle.manifest.tokens
         self.generation_config = GenerationConfig.from_dict(bundle.read_json("generation_config.json"))
         self.text = Text(bundle)
-        self.executor: Executor = backend_of(artifact).load(bundle, artifact, threads)
+        backend = backend_of(artifact)
+        memory_plan.require(memory_plan.plan_memory(bundle.manifest, artifact))
+        self.executor: Executor = backend.load(bundle, artifact, threads)
+        self.bounds = bounds_of(self.executor)
 
     def generate(
         self,
@@ -55,7 +60,8 @@ class Model:
         Args:
             inputs: texts, or rows of token ids as the tokenizer would give them; a single one counts as a list of one.
             config: options; the checkpoint's own where it is None.
-            batch_size: most inputs that are computed together; inputs of like lengths are.
+            batch_size: most inputs that are computed together; inputs of like lengths are, and never more than the
+                artifact takes.
             on_done: called with the number of inputs after each batch.
 
         Returns:
@@ -70,6 +76,7 @@ class Model:
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}, expected at least 1")
         limits = self.limits(config)
+        batch_size = min(batch_size, self.most_rows() // config.num_beams)
         generations: dict[int, Generation] = {}
         by_length = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
         for first in range(0, len(sources), batch_size):
@@ -122,7 +129,7 @@ class Model:
         Args:
             inputs: as in `generate`.
             targets: one for each input: text, or ids without the end token, which is scored as well.
-            batch_size: most pairs that are computed together.
+            batch_size: most pairs that are computed together, never more than the artifact takes.
 
         Raises:
             InputError: as `generate`; as many targets as inputs are needed; a target that is too long or unknown.
@@ -134,6 +141,7 @@ class Model:
         if isinstance(targets, str) or len(targets) != len(sources):
             raise InputError(f"{len(sources)} inputs need as many targets, in a list; got {targets!r:.80}")
         rows = [self.encode_target(target) for target in targets]
+        batch_size = min(batch_size, self.most_rows())
         scores: list[Score] = []
         for first in range(0, len(rows), batch_size):
             part = slice(first, first + batch_size)
@@ -144,6 +152,11 @@ class Model:
         ids = self.text.encode_target(target) if isinstance(target, str) else self.checked_ids(target, empty=True)
         if len(ids) >= self.sizes.max_positions:
             raise InputError(f"a target has {len(ids)} tokens, the model has {self.sizes.max_positions} positions")
+        if len(ids) >= self.most_tokens():
+            raise InputError(
+                f"a target has {len(ids)} tokens, with the end token one more than artifact {self.artifact.name} was "
+                f"built for, a capacity of {self.most_tokens()}: shorten it, or optimize for a larger capacity"
+            )
         return ids
 
     def score_batch(self, sources: list[list[int]], targets: list[list[int]]) -> list[Score]:
@@ -164,13 +177,23 @@ class Model:
 
         Args:
             inputs: as in `generate`; one row each.
-            capacity: most tokens that a row will hold; the model's positions where it is None.
+            capacity: most tokens that a row will hold; as many as the model or the artifact takes where it is None.
         """
         sources = self.encode_inputs(inputs)
-        most = self.sizes.max_positions
+        most, of = self.most_tokens(), "the model's positions"
+        if most < self.sizes.max_positions:
+            of = f"which artifact {self.artifact.name} was built for"
         if capacity is not None and not 1 <= capacity <= most:
-            raise OptionError(f"capacity is {capacity}, expected 1 to {most}, the model's positions")
+            raise OptionError(f"capacity is {capacity}, expected 1 to {most}, {of}")
         return Session(self.executor.start(sources, capacity or most), capacity or most, self.sizes.vocab_size)
+
+    def most_tokens(self) -> int:
+        """Tokens that a row can hold: the model's positions, or fewer where the artifact was built for fewer."""
+        return min(self.sizes.max_positions, self.bounds.capacity or self.sizes.max_positions)
+
+    def most_rows(self) -> int:
+        """Rows that can be computed together."""
+        return self.bounds.batch or sys.maxsize
 
     def encode_inputs(self, inputs: Source | Sequence[Source]) -> list[list[int]]:
         if len(inputs) == 0 and not isinstance(inputs, str):
@@ -196,14 +219,20 @@ class Model:
         return row
 
     def limits(self, config: GenerationConfig) -> Limits:
-        positions = self.sizes.max_positions
+        positions, had = self.most_tokens(), f"the model has {self.sizes.max_positions} positions"
+        if positions < self.sizes.max_positions:
+            had = f"artifact {self.artifact.name} was built for {positions}: optimize for a larger capacity"
         most = config.max_new_tokens or positions
         if most > positions:
-            raise OptionError(f"max_new_tokens is {most}, the model has {positions} positions")
+            raise OptionError(f"max_new_tokens is {most}, {had}")
         if config.min_new_tokens > most:
-            raise OptionError(f"min_new_tokens is {config.min_new_tokens}, the model has {positions} positions")
+            raise OptionError(f"min_new_tokens is {config.min_new_tokens}, {had}")
         if config.num_beams >= self.sizes.vocab_size:
             raise OptionError(f"num_beams is {config.num_beams}, the vocabulary has {self.sizes.vocab_size} tokens")
+        if config.num_beams > self.most_rows():
+            raise OptionError(
+                f"num_beams is {config.num_beams}, artifact {self.artifact.name} was built for {self.most_rows()} rows"
+            )
         return Limits(self.tokens.start, self.tokens.end, config.min_new_tokens, most)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,37 @@ class Rows(Protocol):
         """Give the memory back; the rows, and logits that they returned, are not to be used any more."""
 
 
+@runtime_checkable
+class ChoosingRows(Rows, Protocol):
+    """Rows that can choose the likeliest token where the logits are: a step moves one id a row, not the vocabulary."""
+
+    def step_next(self, input_ids: Ints) -> tuple[Ints, Floats]:
+        """Add new tokens to each row, as `step` does, and choose what follows its last one.
+
+        Args:
+            input_ids: (batch, q_len), all of them real.
+
+        Returns:
+            the likeliest token of each row, int64 (batch,), the first of equals, and its log-probability, float32
+            (batch,); both the caller's to keep.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bounds:
+    """The most that a loaded artifact takes; None where only memory bounds it.
+
+    Attributes:
+        batch: rows that are computed together, beams counted one by one.
+        capacity: tokens that a row holds.
+        source_len: tokens of a source.
+    """
+
+    batch: int | None = None
+    capacity: int | None = None
+    source_len: int | None = None
+
+
 class Executor(Protocol):
     """A loaded artifact; its sessions may run in several threads at once."""
 
@@ -59,6 +91,13 @@ class Executor(Protocol):
         """
 
 
+@runtime_checkable
+class BoundedExecutor(Executor, Protocol):
+    """A loaded artifact whose shapes were bounded when it was built, as an engine's are."""
+
+    bounds: Bounds
+
+
 class Backend(Protocol):
     """Runs artifacts of one kind."""
 
@@ -69,6 +108,11 @@ class Backend(Protocol):
 
     def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> Executor:
         """Load an artifact; `threads` is how many cores to use, None for all."""
+
+
+def bounds_of(executor: Executor) -> Bounds:
+    """What an executor takes at most."""
+    return executor.bounds if isinstance(executor, BoundedExecutor) else Bounds()
 
 
 def backends() -> dict[str, Backend]:

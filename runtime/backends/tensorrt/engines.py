@@ -1,0 +1,156 @@
+"""Plans become engines: read, checked against the contract, and given their execution contexts."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgeformer.runtime import names
+from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.errors import BundleError, DeviceError
+
+if TYPE_CHECKING:
+    import tensorrt as trt
+
+PREFILL, DECODE = 0, 1  # profiles of the step graph
+PLUGIN_FILES = "kernels/"  # folder of an artifact whose attention is our own plugin
+
+
+def load_module(name: str) -> Any:
+    """`tensorrt`, `tensorrt_rtx` or `tensorrt_lean`: their calls are the same."""
+    return importlib.import_module(name)
+
+
+def make_logger(module: Any) -> Any:
+    """A logger that keeps the last warnings and errors, so that a message can quote them."""
+
+    class Logger(module.ILogger):  # type: ignore[misc]
+        def __init__(self) -> None:
+            module.ILogger.__init__(self)
+            self.lines: list[str] = []
+
+        def log(self, severity: Any, text: str) -> None:
+            if int(severity) <= int(module.Logger.WARNING):  # the worst are the lowest
+                self.lines = [*self.lines[-9:], text.strip()]
+
+    return Logger()
+
+
+def expected_tensors(sizes: names.Sizes, role: str) -> tuple[set[str], set[str]]:
+    """Names of a role's inputs and outputs."""
+    encoded = names.encoded_names(sizes)
+    if role == "encoder":
+        return set(names.encoder_inputs()), set(encoded)
+    given = {*names.step_inputs(), *names.past_names(sizes), *encoded}
+    return given, {names.LOGITS, names.NEXT_IDS, names.NEXT_LOG_PROBS, *names.present_names(sizes)}
+
+
+class LoadedEngine:
+    """One role's engine.
+
+    Attributes:
+        engine: TensorRT's `ICudaEngine`; kept as long as its contexts.
+        role: `encoder` or `decoder`.
+        inputs: names of its inputs.
+        aliased: whether its caches are written in place: outputs are then bound to the memory of their inputs.
+        activations: bytes that an execution context works in, over all profiles.
+    """
+
+    def __init__(self, module: Any, runtime: Any, logger: Any, bundle: Bundle, artifact: Artifact, role: str) -> None:
+        self.module, self.logger, self.role = module, logger, role
+        self.sizes, self.path = bundle.manifest.sizes, artifact.graphs[role]
+        self.subject = f"artifact {artifact.name} of bundle {bundle.folder}"
+        self.engine: trt.ICudaEngine = self.deserialize(runtime, bundle.folder / self.path)
+        modes = {self.engine.get_tensor_name(i): i for i in range(self.engine.num_io_tensors)}
+        self.inputs = {name for name in modes if self.engine.get_tensor_mode(name) == module.TensorIOMode.INPUT}
+        self.check_tensors(modes)
+        self.aliased = role == "decoder" and self.writes_in_place(artifact)
+
+    def deserialize(self, runtime: Any, path: Path) -> Any:
+        engine = runtime.deserialize_cuda_engine(path.read_bytes())
+        if engine is None:
+            said = f": {self.logger.lines[-1]}" if self.logger.lines else ""
+            reason = f"{self.path} is no plan that {self.module.__name__} {self.module.__version__} can read{said}"
+            raise BundleError(self.subject, [f"{reason}; optimize the bundle anew"])
+        return engine
+
+    def check_tensors(self, found: Iterable[str]) -> None:
+        """Refuse an engine whose tensors are not the contract's: a parser drops what it does not understand."""
+        inputs, outputs = expected_tensors(self.sizes, self.role)
+        problems = []
+        if missing := sorted((inputs | outputs) - set(found)):
+            problems.append(f"{self.path} lacks {', '.join(missing)}")
+        if unknown := sorted(set(found) - inputs - outputs):
+            problems.append(f"{self.path} has {', '.join(unknown)}, which no {self.role} has")
+        if problems:
+            raise BundleError(self.subject, [*problems, "optimize the bundle anew"])
+
+    def writes_in_place(self, artifact: Artifact) -> bool:
+        """Whether every cache output shares its input's memory: asked at every load, since nothing records it.
+
+        Versions before 10.15 cannot be asked, and have no cache layer that would; there, our own plugin does.
+        """
+        past, present = names.past_names(self.sizes), names.present_names(self.sizes)
+        if any(f"/{PLUGIN_FILES}" in path for path in artifact.files):
+            return True
+        ask = getattr(self.engine, "get_aliased_input_tensor", None)
+        if ask is None:
+            return False
+        origins = [ask(name) for name in present]
+        if not any(origins):
+            return False
+        if origins != past:
+            wrong = ", ".join(f"{a} writes into {b or 'nothing'}" for a, b in zip(present, origins, strict=True))
+            raise BundleError(self.subject, [f"{self.path} mixes up its caches: {wrong}; optimize the bundle anew"])
+        return True
+
+    @property
+    def activations(self) -> int:
+        return int(self.engine.device_memory_size_v2)
+
+    def context(self, profile: int, device: Any, activations: tuple[int, int], config: Any = None) -> Any:
+        """An execution context for one profile, which works in memory that others use before and after it.
+
+        Args:
+            profile: its number.
+            device: the GPU, active in this thread.
+            activations: address and size of the memory that it works in.
+            config: RTX's runtime configuration.
+        """
+        strategy = self.module.ExecutionContextAllocationStrategy.USER_MANAGED
+        context = self.engine.create_execution_context(strategy if config is None else config)
+        if context is None:
+            said = f": {self.logger.lines[-1]}" if self.logger.lines else ""
+            raise DeviceError(f"{self.subject}: no execution context for {self.path}{said}")
+        context.set_device_memory(*activations)
+        if profile and not context.set_optimization_profile_async(profile, int(device.stream)):
+            raise BundleError(self.subject, [f"{self.path} has no profile {profile}; optimize the bundle anew"])
+        device.synchronize()
+        return context
+
+
+def bind(context: Any, shapes: Mapping[str, Sequence[int]], addresses: Mapping[str, int]) -> None:
+    """Tell a context the shapes of its inputs and the addresses of all its tensors.
+
+    Raises:
+        DeviceError: TensorRT refuses one, which is named.
+    """
+    for name, shape in shapes.items():
+        if not context.set_input_shape(name, tuple(shape)):
+            raise DeviceError(f"TensorRT refuses shape {tuple(shape)} for {name}")
+    for name, address in addresses.items():
+        if not context.set_tensor_address(name, address):
+            raise DeviceError(f"TensorRT refuses the address of {name}")
+
+
+def execute(context: Any, stream: Any, logger: Any) -> None:
+    """Queue one execution.
+
+    Raises:
+        DeviceError: TensorRT refuses; what it said is quoted.
+    """
+    if not context.execute_async_v3(int(stream)):
+        said = f": {logger.lines[-1]}" if logger.lines else ""
+        raise DeviceError(f"TensorRT could not execute{said}")
