@@ -21,6 +21,9 @@ from edgeformer.exporter.ort_cpu.matching import Product, products, register
 from edgeformer.runtime import names
 
 BLOCKS = (128, 64, 32)  # the first that divides the input; kernels are written for the largest
+# By largest code: scales that are tried, as shares of the one that holds the largest weight. With few codes it is better
+# to cut off that one than to round all the others more coarsely.
+SHARES = {127: (1.0,), 7: tuple(1 - 0.05 * step for step in range(9))}
 
 
 def quantize(
@@ -30,19 +33,26 @@ def quantize(
 
     Args:
         weight: float32 (k, n).
-        most: the largest code, 127 or 7.
+        most: the largest code, 127 or 7; the least is one further from zero.
         block: inputs that share a scale; k is a multiple of it.
         dtype: of the scales: codes are chosen for the scale as it is stored.
 
     Returns:
-        int8 (k, n), and scales (k / block, n).
+        int8 (k, n), and scales (k / block, n), those of SHARES with the least squared error.
     """
     k, n = weight.shape
     blocks = weight.reshape(k // block, block, n)
-    scales = (np.abs(blocks).max(1) / most).astype(dtype.numpy())
-    stored = scales.astype(np.float32)[:, None]
-    safe = np.where(stored == 0, 1, stored)
-    codes = np.clip(np.rint(blocks / safe), -most, most).astype(np.int8)
+    largest = np.abs(blocks).max(1) / most
+    codes, scales = np.zeros(blocks.shape, np.int8), np.zeros(largest.shape, dtype.numpy())
+    least = np.full(largest.shape, np.inf, np.float32)
+    for share in SHARES[most]:
+        candidate = (largest * np.float32(share)).astype(dtype.numpy())
+        stored = candidate.astype(np.float32)[:, None]
+        coded = np.clip(np.rint(blocks / np.where(stored == 0, 1, stored)), -most - 1, most)
+        error = np.square(coded * stored - blocks).sum(1)
+        better = error < least
+        least, scales = np.where(better, error, least), np.where(better, candidate, scales)
+        codes = np.where(better[:, None], coded.astype(np.int8), codes)
     return codes.reshape(k, n), scales
 
 
