@@ -21,8 +21,8 @@ from edgeformer.exporter.ort_cpu.matching import Product, products, register
 from edgeformer.runtime import names
 
 BLOCKS = (128, 64, 32)  # the first that divides the input; kernels are written for the largest
-# By largest code: scales that are tried, as shares of the one that holds the largest weight. With few codes it is better
-# to cut off that one than to round all the others more coarsely.
+# By largest code: scales that are tried, as shares of the one that holds the largest weight. With few codes it is
+# better to cut off that one than to round all the others more coarsely.
 SHARES = {127: (1.0,), 7: tuple(1 - 0.05 * step for step in range(9))}
 
 
