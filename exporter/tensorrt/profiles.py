@@ -20,6 +20,7 @@ CAPACITY = SOURCE_LEN = 512  # never the full context of a model with a long one
 BATCH: Limits = (1, 8, 64)  # 12 sources with 4 beams each are 48 rows
 Q_LEN = 32  # prompts of translation models are short; longer ones are taken in several steps
 ONE: Limits = (1, 1, 1)
+ROWS = 4  # batch * num_heads: TensorRT's attention kernel for a single query needs as many
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ def solve(sizes: Sizes, options: EngineOptions) -> Solved:
         raise LimitsError("the engine's limits", problems)
     both = {"batch": batch, "source_len": source_len}
     prefill = {**both, "q_len": q_len, "n": (1, 1, q_len[2])}
-    return Solved(capacity, {"encoder": (both,), "decoder": (prefill, {**both, "q_len": ONE, "n": ONE})})
+    # Up to two queries have a kernel where a model's few heads leave one query none.
+    decode = {**both, "q_len": ONE if batch[0] * sizes.num_heads >= ROWS else (1, 1, 2), "n": ONE}
+    return Solved(capacity, {"encoder": (both,), "decoder": (prefill, decode)})
 
 
 def rising(most: int) -> Limits:
