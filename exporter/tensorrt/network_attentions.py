@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from edgeformer.exporter.tensorrt.network_tensors import (
 )
 from edgeformer.exporter.tensorrt.report import Attention, Layer, Tensor
 
+PART = re.compile(r"_myl(\d+)_")  # the compiler numbers the parts that it compiles: at least one for each profile
 BETWEEN = ("Add", "Cast", "Clip", "Div", "Mul", "Sub", "Where")  # what stands between a product and a softmax
 
 
@@ -65,14 +67,16 @@ def native(
     """TensorRT's attention layer; `names` are the inputs of its ONNX node, none where it has no node."""
     query, key = (describe_tensor(attention.get_input(i), shapes, names[i] if names else None) for i in range(2))
     kernels = attention_kernels([attention.name], engine)
-    fused, evidence = native_verdict(attention.decomposable, kernels, engine)
+    fused, evidence = verdict(kernels, engine)
+    if not fused and not attention.decomposable:
+        fused, evidence = True, "TensorRT refuses to build it where it has no kernel of its own"
     return Attention(
         node=attention.name,
         module=paths.of(names[0]) if names else "",
         form="native",
         fused=fused,
         evidence=evidence,
-        kernels=kernels,
+        kernels=tuple(filter(None, kernels)),
         dtype=query.dtype,
         query=query.shape,
         key=key.shape,
@@ -80,14 +84,15 @@ def native(
     )
 
 
-def native_verdict(decomposable: bool, kernels: Sequence[str], engine: Sequence[Layer]) -> tuple[bool | None, str]:
-    if kernels:
-        return True, "the compiled engine has its kernel"
-    if not decomposable:
-        return True, "it may not fall apart, and TensorRT refuses to build an attention that has no kernel of its own"
-    if engine:
-        return False, "it fell apart: the compiled engine has no attention kernel for it"
-    return None, "it may fall apart, and the layers of the compiled engine are not known"
+def verdict(kernels: Sequence[str], engine: Sequence[Layer]) -> tuple[bool | None, str]:
+    """Whether an attention is fused, as far as the compiled engine tells, and how that is known."""
+    if not engine:
+        return None, "the layers of the compiled engine are not known"
+    if not kernels:
+        return False, "the compiled engine has no attention kernel for it"
+    if "" in kernels:
+        return False, "the compiled engine has an attention kernel for some profiles only"
+    return True, "the compiled engine has a kernel that does it all"
 
 
 def describe_mask(trt: Any, attention: Any, shapes: SymbolicShapes) -> str:
@@ -109,10 +114,20 @@ def causal_form(trt: Any, attention: Any) -> str:
 
 
 def attention_kernels(nodes: Sequence[str], engine: Sequence[Layer]) -> tuple[str, ...]:
-    """Attention kernels that the engine runs for these nodes, without their hashes and without repetitions."""
-    computing = (layer for layer in engine if not set(nodes).isdisjoint(layer.nodes))
-    kernels = (layer.kernel.rpartition("_0x")[0] or layer.kernel or layer.name for layer in computing)
-    return tuple(dict.fromkeys(kernel for kernel in kernels if "mha" in kernel.lower()))
+    """Attention kernels that the engine runs for these nodes, without their hashes and without repetitions.
+
+    An empty name stands for a part of the engine, such as that of another profile, which computes these nodes without
+    any attention kernel.
+    """
+    parts: dict[str, list[str]] = {}
+    for layer in engine:
+        if not set(nodes).isdisjoint(layer.nodes):
+            part = PART.search(layer.name)
+            name = layer.kernel.rpartition("_0x")[0] or layer.kernel or layer.name
+            parts.setdefault(part[1] if part else "", []).extend([name] if "mha" in name.lower() else [])
+    if not any(parts.values()):
+        return ()
+    return tuple(dict.fromkeys(name for names in parts.values() for name in names or [""]))
 
 
 def plugin(node: onnx.NodeProto, tensors: Mapping[str, Any], shapes: SymbolicShapes, paths: ModulePaths) -> Attention:
@@ -142,24 +157,19 @@ def primitive(
 ) -> Attention:
     scores, context = products
     kernels = attention_kernels([scores.name, softmax.name, context.name], engine)
-    query = known_tensor(scores.input[0], tensors, shapes)
-    values = known_tensor(context.input[1], tensors, shapes)  # of the keys' shape, which are transposed themselves
-    if kernels:
-        evidence = "the compiled engine has a kernel that does it all"
-    elif engine:
-        evidence = "the compiled engine has no attention kernel for it"
-    else:
-        evidence = "the layers of the compiled engine are not known"
+    fused, evidence = verdict(kernels, engine)
+    # The queries are scaled and the keys transposed first: their shapes are those of the result and of the values.
+    query, key = known_tensor(context.output[0], tensors, shapes), known_tensor(context.input[1], tensors, shapes)
     return Attention(
         node=softmax.name,
         module=paths.of(scores.input[0]),
         form="primitive",
-        fused=bool(kernels) if engine else None,
+        fused=fused,
         evidence=evidence,
-        kernels=kernels,
+        kernels=tuple(filter(None, kernels)),
         dtype=query.dtype,
         query=query.shape,
-        key=values.shape,
+        key=key.shape,
         mask="in the scores",
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx
+import onnx.shape_inference
 import onnx_ir as ir
 
 from edgeformer.exporter.tensorrt.engine_layers import dtype_name
@@ -16,15 +17,17 @@ SymbolicShapes = Mapping[str, Shape]
 
 
 def symbolic_shapes(model: onnx.ModelProto) -> dict[str, Shape]:
-    """Shapes of every tensor whose shape the graph states: a number, a name, or `?`, for each dimension."""
-    values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
-    return {
-        value.name: tuple(
-            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
-            for dim in value.type.tensor_type.shape.dim
-        )
-        for value in values
-    }
+    """Shapes of every tensor whose shape is stated or follows: a number, a name, or `?`, for each dimension."""
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    values = (*graph.value_info, *graph.output, *graph.input)
+    return {value.name: tuple(map(told_dim, value.type.tensor_type.shape.dim)) for value in values}
+
+
+def told_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    if dim.HasField("dim_value"):
+        return dim.dim_value
+    named = dim.dim_param and not dim.dim_param.startswith("unk__")  # what inference calls a dimension it can't tell
+    return dim.dim_param if named else "?"
 
 
 def layers_of(network: Any) -> Iterator[Any]:
