@@ -13,29 +13,40 @@ from rich.text import Text
 PATIENCE = 1.0  # seconds before a bar is shown
 
 
+class Steps:
+    """Called with the name of each step as it begins; tells what each took, where there is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.status = console, console.status("")
+        self.current, self.begin = "", time.perf_counter()
+
+    def __call__(self, name: str) -> None:
+        if not self.console.is_terminal:
+            self.console.print(name, soft_wrap=True)
+            return
+        self.finish()
+        self.current, self.begin = name, time.perf_counter()
+        self.status.update(Text(name))
+
+    def detail(self, fraction: float, what: str) -> None:
+        """How much of the step is done, from 0 to 1, and what it does; shown where there is a terminal."""
+        self.status.update(Text(f"{self.current}  {fraction:4.0%}  {what}"))
+
+    def finish(self) -> None:
+        if self.current:
+            self.console.print(f"  {self.current}  {time.perf_counter() - self.begin:.1f} s", style="dim")
+
+
 @contextlib.contextmanager
-def steps() -> Iterator[Callable[[str], None]]:
-    """Gives a function that says which step begins: a spinner, and what each step took; plain lines off a terminal."""
-    console = Console(stderr=True, highlight=False, markup=False)
-    if not console.is_terminal:
-        yield lambda name: console.print(name, soft_wrap=True)
+def steps() -> Iterator[Steps]:
+    """Gives what to call as steps begin: a spinner, and what each step took; plain lines off a terminal."""
+    shown = Steps(Console(stderr=True, highlight=False, markup=False))
+    if not shown.console.is_terminal:
+        yield shown
         return
-    current, begin = "", time.perf_counter()
-
-    def finish() -> None:
-        if current:
-            console.print(f"  {current}  {time.perf_counter() - begin:.1f} s", style="dim")
-
-    with console.status("") as status:
-
-        def step(name: str) -> None:
-            nonlocal current, begin
-            finish()
-            current, begin = name, time.perf_counter()
-            status.update(Text(name))
-
-        yield step
-        finish()
+    with shown.status:
+        yield shown
+        shown.finish()
 
 
 @contextlib.contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
@@ -53,6 +55,7 @@ def save_graphs(folder: Path, graphs: Mapping[str, ir.Model]) -> None:
             distinct.setdefault(key, tensor)
             uses.append((value, key))
     external = convert_tensors_to_external(list(distinct.values()), folder, WEIGHTS)
+    check_whole(folder / WEIGHTS, external)
     written = dict(zip(distinct, external, strict=True))
     for value, key in uses:
         shared = written[key]
@@ -62,3 +65,14 @@ def save_graphs(folder: Path, graphs: Mapping[str, ir.Model]) -> None:
         )  # fmt: skip
     for role, model in graphs.items():
         ir.save(model, folder / f"{role}.onnx")
+
+
+def check_whole(path: Path, tensors: Sequence[ir.TensorProtocol]) -> None:
+    """Raise for a file that is cut short: what writes an array leaves the last of a full disk's errors unsaid.
+
+    Raises:
+        OSError: the file lacks an end.
+    """
+    ends = [(t.offset or 0) + (t.length or 0) for t in tensors if isinstance(t, ir.ExternalTensor)]
+    if ends and path.stat().st_size < max(ends):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

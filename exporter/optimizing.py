@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from onnx_ir.passes import PassError, PreconditionError
-
-from edgeformer.exporter.external_weights import load_graph, save_graphs
+from edgeformer.exporter.external_weights import save_graphs
+from edgeformer.exporter.jobs import Job, Maker
 from edgeformer.exporter.ort_cpu import rewrite
+from edgeformer.exporter.ort_cuda.making import make_ort_cuda
 from edgeformer.exporter.parity import OnChecks, check_golden, require
 from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
 from edgeformer.exporter.staging import staged
-from edgeformer.exporter.targets import find_target
+from edgeformer.exporter.targets import choose_target
+from edgeformer.exporter.tensorrt.engines import make_engines
+from edgeformer.exporter.tensorrt.options import EngineOptions
+from edgeformer.exporter.tensorrt.refusals import check_given
 from edgeformer.runtime import load
-from edgeformer.runtime.bundle import MANIFEST, Artifact, open_bundle
-from edgeformer.runtime.errors import BundleError, TargetError
+from edgeformer.runtime.backends import lacking
+from edgeformer.runtime.bundle import MANIFEST, Artifact, Manifest, open_bundle
+from edgeformer.runtime.errors import BundleError
 
 
 def optimize_bundle(
     folder: Path,
     target_name: str,
     precision: str | None = None,
+    options: EngineOptions = EngineOptions(),  # noqa: B008  # it is frozen
     *,
     progress: Progress = lambda step: None,
     on_checks: OnChecks = lambda checks: None,
+    on_build: Callable[[float, str], None] = lambda fraction, phase: None,
 ) -> Artifact:
     """Make an artifact for a target from a bundle's portable graphs, and put it into the bundle.
 
@@ -35,53 +42,76 @@ def optimize_bundle(
         folder: the bundle.
         target_name: a row of `edgeformer.exporter.targets`.
         precision: how weights are stored; the target's first where it is None.
+        options: what is asked of an engine.
         progress: called with the name of each part of the work as it begins.
         on_checks: called with the comparison to PyTorch.
+        on_build: called with how far the building of an engine is, from 0 to 1, and with its phase.
 
     Raises:
-        TargetError: no such target, or it cannot do this.
+        TargetError, LimitsError: no such target, or it cannot do this.
         BundleError: the bundle is damaged.
+        BackendUnavailableError: what builds for this target is not installed.
+        NotEnoughMemoryError, BuildError: an engine was not built; the bundle is as it was.
         WriteError: writing failed; the bundle is as it was.
         ParityError: the artifact does not give what PyTorch gave; the bundle is as it was.
     """
-    target, precision = find_target(target_name, precision)
+    choice = choose_target(
+        target_name, precision, attention=options.attention, compute_capabilities=options.compute_capabilities,
+        allow_unfused=options.allow_unfused,
+    )  # fmt: skip
+    check_given(options, choice.target)
     progress("checking the bundle")
     bundle = open_bundle(folder)
-    name = f"{target.name}-{precision}"
     portable = bundle.artifact(PORTABLE)
     if portable is None:
         raise BundleError(f"bundle {folder}", [f"it has no artifact {PORTABLE!r} to begin with: export it anew"])
-    graphs = {role: load_graph(folder / path) for role, path in portable.graphs.items()}
-    for role, graph in graphs.items():
-        progress(f"rewriting the {role} graph")
-        try:
-            rewrite(graph, precision)
-        except (PassError, PreconditionError) as error:
-            reason = error.__cause__ if isinstance(error.__cause__, PreconditionError) else error
-            raise TargetError(f"target {target.name} cannot take the {role} of {folder}: {reason}") from error
+    name = f"{choice.target.name}-{choice.precision}"
     with staged(folder, begin_with=folder, overwrite=True) as partial:
-        progress("writing")
         shutil.rmtree(partial / name, ignore_errors=True)
         (partial / name).mkdir()
-        save_graphs(partial / name, graphs)
-        artifact = Artifact(
-            name=name,
-            target=target.name,
-            backend=target.backend,
-            precision=precision,
-            graphs={role: f"{name}/{role}.onnx" for role in graphs},
-            files=record_files(partial, partial / name),
-            versions=versions("onnxruntime", "onnx-ir"),
-            needs={"onnxruntime": "1.23"},  # the oldest that this was run with
-            shared_sources=True,
-            long_steps_need_empty_caches=True,
+        made = MAKERS[choice.target.backend](
+            Job(bundle, portable, choice, partial / name, options, progress, on_checks, on_build)
         )
-        others = tuple(other for other in bundle.manifest.artifacts if other.name != name)
-        manifest = dataclasses.replace(bundle.manifest, artifacts=(*others, artifact))
+        artifact = dataclasses.replace(made, files=record_files(partial, partial / name))
+        manifest = with_artifact(bundle.manifest, artifact)
         (partial / MANIFEST).unlink()
         (partial / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
-        progress("verifying against PyTorch's golden samples")
-        checks = check_golden(load(partial, name), manifest.golden)
-        on_checks(checks)
-        require(checks, f"artifact {name}")
+        if reason := lacking(artifact):
+            progress(f"built, not run here: {reason}")
+        else:
+            progress("verifying against PyTorch's golden samples")
+            checks = check_golden(load(partial, name), manifest.golden)
+            on_checks(checks)
+            require(checks, f"artifact {name}")
     return artifact
+
+
+def with_artifact(manifest: Manifest, artifact: Artifact) -> Manifest:
+    others = tuple(other for other in manifest.artifacts if other.name != artifact.name)
+    return dataclasses.replace(manifest, artifacts=(*others, artifact))
+
+
+def make_ort_cpu(job: Job) -> Artifact:
+    """Graphs for ONNX Runtime's CPU kernels."""
+    graphs = {role: job.graph(role) for role in job.portable.graphs}
+    for role, graph in graphs.items():
+        with job.rewriting(role):
+            rewrite(graph, job.choice.precision)
+    job.progress("writing")
+    save_graphs(job.folder, graphs)
+    return Artifact(
+        name=job.name,
+        target=job.choice.target.name,
+        backend=job.choice.target.backend,
+        precision=job.choice.precision,
+        graphs={role: f"{job.name}/{role}.onnx" for role in graphs},
+        files={},
+        versions=versions("onnxruntime", "onnx-ir"),
+        needs={"onnxruntime": "1.23"},  # the oldest that this was run with
+        shared_sources=True,
+        long_steps_need_empty_caches=True,
+    )
+
+
+# By the backend that runs the artifact.
+MAKERS: dict[str, Maker] = {"ort-cpu": make_ort_cpu, "ort-cuda": make_ort_cuda, "tensorrt": make_engines}

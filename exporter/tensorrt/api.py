@@ -30,3 +30,5 @@ class TensorRT(Protocol):
     def NetworkDefinitionCreationFlag(self) -> type[tensorrt.NetworkDefinitionCreationFlag]: ...  # noqa: N802
     @property
     def OnnxParser(self) -> type[tensorrt.OnnxParser]: ...  # noqa: N802
+    @property
+    def ProfilingVerbosity(self) -> type[tensorrt.ProfilingVerbosity]: ...  # noqa: N802

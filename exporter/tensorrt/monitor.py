@@ -88,13 +88,14 @@ def make_monitor(trt: TensorRT, report: Callable[[float, str], bool]) -> tensorr
 
 
 def make_logger(trt: TensorRT, lines: list[LogLine]) -> tensorrt.ILogger:
-    """A logger that keeps every line from `info` up."""
+    """A logger that keeps every line; the verbose ones tell the layers of the compiled engine."""
     severity = trt.ILogger.Severity
     words = {
         severity.INTERNAL_ERROR: "internal error",
         severity.ERROR: "error",
         severity.WARNING: "warning",
         severity.INFO: "info",
+        severity.VERBOSE: "verbose",
     }
 
     class Logger(trt.ILogger):  # type: ignore[name-defined, misc]
@@ -102,7 +103,6 @@ def make_logger(trt: TensorRT, lines: list[LogLine]) -> tensorrt.ILogger:
             trt.ILogger.__init__(self)
 
         def log(self, severity: Any, msg: str) -> None:
-            if severity in words:
-                lines.append(LogLine(words[severity], msg.strip()))
+            lines.append(LogLine(words[severity], msg.strip()))
 
     return Logger()

@@ -1,17 +1,14 @@
-"""What can be asked of an engine, and what of it a target or a version refuses."""
+"""What can be asked of an engine."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from edgeformer.exporter.targets import Target
 from edgeformer.runtime.bundle import Limits
-from edgeformer.runtime.errors import LimitsError, OptionError
+from edgeformer.runtime.errors import OptionError
 
-OPT_LEVELS = range(6)
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -29,6 +26,8 @@ class EngineOptions:
         strip_weights: leave the weights out of the plans; the graphs stay beside them, to put the weights back.
         version_compatible: let later versions, and the lean runtime, run the plans.
         hardware_compatible: let later GPUs run the plans.
+        weight_streaming: let weights stay in the host's memory where the GPU's does not hold them.
+        fp32_accumulation: let attention in fp16 sum in fp32; no kernel does it for every shape.
         opt_level: how long to search for fast kernels, 0 to 5.
         allow_unfused: let an attention that no kernel computes fall back to several layers.
     """
@@ -44,6 +43,8 @@ class EngineOptions:
     strip_weights: bool = False
     version_compatible: bool = False
     hardware_compatible: bool = False
+    weight_streaming: bool = False
+    fp32_accumulation: bool = False
     opt_level: int | None = None
     allow_unfused: bool = False
 
@@ -83,55 +84,3 @@ def parse_bytes(option: str, text: str) -> int:
     if found is None or not int(found[1]):
         raise OptionError(f"{option} is {text!r}, expected a number of bytes, such as 512M or 2G")
     return int(found[1]) * UNITS[found[2]]
-
-
-def check_given(options: EngineOptions, target: Target) -> None:
-    """Refuse options that make no sense for a target, before anything is looked at.
-
-    Raises:
-        LimitsError: with every problem.
-    """
-    problems = []
-    if target.module is None and options.given:
-        problems.append(f"{', '.join(options.given)}: there are no engines for it; leave them out")
-    if options.opt_level is not None and options.opt_level not in OPT_LEVELS:
-        problems.append(f"--opt-level is {options.opt_level}, expected 0 to {OPT_LEVELS[-1]}")
-    if target.module == "tensorrt" and options.compute_capabilities:
-        problems.append("--compute-capability: TensorRT builds for the GPU of this machine; leave it out")
-    if problems:
-        raise LimitsError(f"target {target.name}", problems)
-
-
-NEEDED = {
-    "timing_cache": "timing_cache",
-    "strip_weights": "stripping",
-    "version_compatible": "version_compatible",
-    "hardware_compatible": "hardware_compatible",
-}
-
-
-def check_features(
-    options: EngineOptions, module: str, version: str, features: Collection[str], gpu: str | None
-) -> None:
-    """Refuse options that the installed version lacks.
-
-    Args:
-        options: what was asked for.
-        module: `tensorrt` or `tensorrt_rtx`.
-        version: of it.
-        features: names of what that version can do.
-        gpu: compute capability of the GPU that is here.
-
-    Raises:
-        LimitsError: with every problem.
-    """
-    if problems := list(lacking_features(options, features, gpu)):
-        raise LimitsError(f"{module} {version}", problems)
-
-
-def lacking_features(options: EngineOptions, features: Collection[str], gpu: str | None) -> Iterator[str]:
-    for field, feature in NEEDED.items():
-        if getattr(options, field) and feature not in features:
-            yield f"{flag(field)} is not among what it can do; leave it out"
-    if options.strip_weights and "stripping" in features and gpu is None:
-        yield "--strip-weights needs a GPU while it builds, and there is none here; leave it out"

@@ -92,10 +92,8 @@ class Built:
         seconds: how long parsing and building took.
         peak: bytes that the process held at most.
         report: what `describing.describe` said, as `dataclasses.asdict` makes it.
-        activations: bytes that the plan's activations ask for, where TensorRT said so.
     """
 
     seconds: float
     peak: int
     report: Mapping[str, Any]
-    activations: int | None

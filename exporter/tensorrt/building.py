@@ -1,0 +1,148 @@
+"""One engine from one ONNX graph, with whichever TensorRT module is passed in."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgeformer.exporter.targets import capabilities
+from edgeformer.exporter.tensorrt import memory
+from edgeformer.exporter.tensorrt.api import TensorRT
+from edgeformer.exporter.tensorrt.describing import describe
+from edgeformer.exporter.tensorrt.fusion import explain_failure
+from edgeformer.exporter.tensorrt.monitor import make_logger, make_monitor
+from edgeformer.exporter.tensorrt.report import LogLine
+from edgeformer.exporter.tensorrt.requests import BuildRequest, Built
+from edgeformer.exporter.tensorrt.timing import load_timings, save_timings
+from edgeformer.runtime.errors import BuildError
+
+if TYPE_CHECKING:
+    import tensorrt
+
+Report = Callable[[float, str], bool]  # the fraction that is done, and the phase; False cancels
+
+
+def build(trt: TensorRT, version: str, request: BuildRequest, report: Report) -> Built:
+    """Build a plan and write it.
+
+    Args:
+        trt: the module that the request names.
+        version: of it.
+        request: what to build.
+        report: called now and then; where it gives False, the build ends.
+
+    Raises:
+        BuildError: TensorRT refused the graph, or a setting, or no kernel computes an attention; one line says which.
+        OSError: the plan could not be written.
+    """
+    begin, lines = time.perf_counter(), list[LogLine]()
+    logger = make_logger(trt, lines)
+    builder = make_builder(trt, logger, lines)
+    network = builder.create_network(network_flags(trt, request.module, version))
+    parse(trt, network, logger, request, lines)
+    config = make_config(trt, builder, request)
+    config.progress_monitor = monitor = make_monitor(trt, report)
+    timings = load_timings(config, request.timing_cache, lines)
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        raise BuildError(why_not(trt, network, request, lines))
+    Path(request.plan).write_bytes(plan)
+    save_timings(timings, request.timing_cache)
+    seconds, peak = time.perf_counter() - begin, memory.peak()
+    told = describe(
+        trt, network, Path(request.graph), role=request.role, log=lines, seconds=seconds, plan_bytes=plan.nbytes,
+        peak_memory=peak, profiles=request.profiles, settings=request.settings, versions=request.versions,
+    )  # fmt: skip
+    del monitor  # TensorRT's objects must not outlive it
+    return Built(seconds, peak, dataclasses.asdict(told))
+
+
+def make_builder(trt: TensorRT, logger: tensorrt.ILogger, lines: Sequence[LogLine]) -> tensorrt.Builder:
+    try:
+        return trt.Builder(logger)
+    except TypeError as error:  # what the bindings make of a null pointer: no driver, no GPU
+        raise BuildError(f"TensorRT has no builder here: {last_error(lines) or error}") from error
+
+
+def network_flags(trt: TensorRT, module: str, version: str) -> int:
+    """Types come from the graph: a flag asks for it where they could come from elsewhere."""
+    if "strongly_typed_only" in capabilities(module, version):
+        return 0
+    return 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+
+
+def parse(
+    trt: TensorRT,
+    network: tensorrt.INetworkDefinition,
+    logger: tensorrt.ILogger,
+    request: BuildRequest,
+    lines: Sequence[LogLine],
+) -> None:
+    """Fill a network from a file, by its path, so that the weights beside it are found.
+
+    Raises:
+        BuildError: naming each node that was refused.
+    """
+    parser = trt.OnnxParser(network, logger)
+    if parser.parse_from_file(request.graph):
+        return
+    errors = [parser.get_error(i) for i in range(parser.num_errors)]
+    said = "; ".join(f"{error.node_name() or 'the graph'}: {error.desc()}" for error in errors) or last_error(lines)
+    raise BuildError(f"{request.module} cannot parse the {request.role}'s graph: {said}")
+
+
+def make_config(trt: TensorRT, builder: tensorrt.Builder, request: BuildRequest) -> tensorrt.IBuilderConfig:
+    config = builder.create_builder_config()
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED  # the log then tells the engine's layers
+    for flag in request.flags:
+        config.set_flag(getattr(trt.BuilderFlag, flag))
+    if request.workspace is not None:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, request.workspace)
+    if request.opt_level is not None:
+        config.builder_optimization_level = request.opt_level
+    if request.hardware_compatibility is not None:
+        config.hardware_compatibility_level = getattr(trt.HardwareCompatibilityLevel, request.hardware_compatibility)
+    set_compute_capabilities(trt, config, request.compute_capabilities)
+    for shapes in request.shapes:
+        profile = builder.create_optimization_profile()
+        for name, (least, usual, most) in shapes.items():
+            profile.set_shape(name, least, usual, most)  # type: ignore[arg-type]  # a sequence is converted to Dims
+        if config.add_optimization_profile(profile) < 0:
+            raise BuildError(f"{request.module} refuses the {request.role}'s profile {dict(shapes)}")
+    return config
+
+
+def set_compute_capabilities(trt: Any, config: Any, wanted: Sequence[str]) -> None:
+    """Which GPUs an engine is for; TensorRT for RTX alone can be told.
+
+    Raises:
+        BuildError: it does not know one.
+    """
+    if not wanted:
+        return
+    known = trt.ComputeCapability.__members__
+    if unknown := [name for name in wanted if sm(name) not in known]:
+        raise BuildError(f"compute capability {', '.join(unknown)} is unknown to it; it knows: {', '.join(known)}")
+    config.num_compute_capabilities = len(wanted)
+    for i, name in enumerate(wanted):
+        config.set_compute_capability(known[sm(name)], i)
+
+
+def sm(compute_capability: str) -> str:
+    """SM89 for 8.9."""
+    return f"SM{compute_capability.replace('.', '')}"
+
+
+def why_not(trt: TensorRT, network: Any, request: BuildRequest, lines: Sequence[LogLine]) -> str:
+    """Why nothing was built, in one line."""
+    told = explain_failure(trt, network, Path(request.graph), lines, request.compute_capabilities)
+    return told or f"{request.module} built no {request.role}: {last_error(lines) or 'it does not say why'}"
+
+
+def last_error(lines: Sequence[LogLine]) -> str | None:
+    """The last line that tells of an error, on one line."""
+    errors = [line.text for line in lines if "error" in line.severity]
+    return " ".join(errors[-1].split()) if errors else None
