@@ -27,6 +27,9 @@ ROW_SHAPE = "row_shape"  # int64 (3,): queries by row, (batch, q_len, d_model)
 NEXT_IDS = "next_ids"  # int64 (batch, n): the likeliest token
 NEXT_LOG_PROBS = "next_log_probs"  # float32 (batch, n): its log-probability
 
+# What the graph takes that picks rows of caches on a GPU, beside the caches themselves.
+SELECTED = "selected"  # int64 (new_batch,): the rows to go on with
+
 Dims = tuple["str | int", ...]
 
 

@@ -1,0 +1,54 @@
+"""An artifact for ONNX Runtime on NVIDIA GPUs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from edgeformer.exporter import ort_cuda
+from edgeformer.exporter.external_weights import save_graphs
+from edgeformer.exporter.jobs import Job
+from edgeformer.exporter.parity import check_golden, require
+from edgeformer.exporter.records import versions
+from edgeformer.exporter.targets import check_model
+from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.model import Model
+
+
+def make_ort_cuda(job: Job) -> Artifact:
+    """Graphs for ONNX Runtime's CUDA kernels, checked with its CPU kernels, which compute the same operators.
+
+    Raises:
+        TargetError: a graph or its heads are not what the kernels take.
+        ParityError: the graphs do not give what PyTorch gave.
+    """
+    manifest = job.bundle.manifest
+    sizes = manifest.sizes
+    check_model(job.choice, sizes)
+    graphs = {role: job.graph(role) for role in job.portable.graphs}
+    for role, graph in graphs.items():
+        with job.rewriting(role):
+            ort_cuda.rewrite(graph)
+    graphs["selection"] = ort_cuda.selection(sizes)
+    job.progress("writing")
+    save_graphs(job.folder, graphs)
+    artifact = Artifact(
+        name=job.name,
+        target=job.choice.target.name,
+        backend=job.choice.target.backend,
+        precision=job.choice.precision,
+        graphs={role: f"{job.name}/{role}.onnx" for role in graphs},
+        files={},
+        versions=versions("onnxruntime", "onnx-ir"),
+        needs={"onnxruntime": "1.23"},  # the oldest whose CPU kernels ran the same operators
+        shared_sources=True,
+        long_steps_need_empty_caches=True,
+    )
+    job.progress("verifying the graphs on the CPU against PyTorch's golden samples")
+    on_cpu = dataclasses.replace(artifact, backend="ort-cpu")
+    checks = check_golden(
+        Model(Bundle(job.folder.parent, job.bundle.manifest), on_cpu, None), job.bundle.manifest.golden
+    )
+    checks = [dataclasses.replace(check, name=f"{check.name}, on the CPU") for check in checks]
+    job.on_checks(checks)
+    require(checks, f"artifact {artifact.name}")
+    return artifact

@@ -1,0 +1,116 @@
+"""ONNX Runtime's sessions, and arrays bound to them: what its backends share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.errors import BundleError, OptionError
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+CPU = "CPUExecutionProvider"
+# ONNX Runtime fuses Add and LayerNormalization into a kernel that takes up to seven times as long as the two.
+SLOWER_FUSIONS = ["SkipLayerNormFusion"]
+TYPES: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+
+
+def installed_version() -> str | None:
+    """Of whichever distribution brought the module; None if its metadata is not there."""
+    for distribution in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            return version(distribution)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+class Sessions:
+    """Opens the graphs of an artifact.
+
+    Args:
+        threads: cores to use, None for all.
+        providers: what runs the operators, the preferred first, as ONNX Runtime takes them.
+
+    Raises:
+        OptionError: there are no such threads.
+    """
+
+    def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None, providers: Sequence[Any]) -> None:
+        import onnxruntime
+
+        if threads is not None and threads < 1:
+            raise OptionError(f"threads is {threads}, expected at least 1")
+        self.folder, self.graphs, self.providers = bundle.folder, artifact.graphs, list(providers)
+        self.slower_fusions = SLOWER_FUSIONS if self.providers == [CPU] else None
+        self.options = onnxruntime.SessionOptions()
+        self.options.log_severity_level = 3
+        self.options.intra_op_num_threads = threads or os.cpu_count() or 1
+        # Each session has its own threads, which would otherwise go on spinning on the cores that the next one needs.
+        self.options.add_session_config_entry("session.force_spinning_stop", "1")
+
+    def open(self, role: str) -> onnxruntime.InferenceSession:
+        """The session of a role's graph.
+
+        Raises:
+            BundleError: ONNX Runtime does not take it.
+        """
+        import onnxruntime
+
+        path = self.graphs[role]
+        try:
+            return onnxruntime.InferenceSession(
+                self.folder / path, self.options, providers=self.providers, disabled_optimizers=self.slower_fusions
+            )
+        except Exception as error:  # onnxruntime raises classes of its own that share no other root
+            raise BundleError(f"bundle {self.folder}", [f"{path} does not load: {error}"]) from error
+
+
+def input_type(session: onnxruntime.InferenceSession, name: str) -> type[np.floating[Any]]:
+    """The element type of an input in floating point."""
+    return next(TYPES[value.type] for value in session.get_inputs() if value.name == name)
+
+
+class Binding:
+    """Arrays and device buffers bound to a session by address: kept alive here, read and written in place."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self.session = session
+        self.binding = session.io_binding()
+        self.alive: dict[str, Any] = {}
+
+    def inputs(self, values: Mapping[str, NDArray[Any] | onnxruntime.OrtValue]) -> None:
+        """Bind arrays of the host, or buffers of ONNX Runtime. A session on a GPU copies an array when it is bound."""
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                self.binding.bind_input(name, "cpu", 0, value.dtype.type, value.shape, value.ctypes.data)
+            else:
+                self.binding.bind_ortvalue_input(name, value)
+        self.alive |= values
+
+    def outputs(self, values: Mapping[str, NDArray[Any] | onnxruntime.OrtValue]) -> None:
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                self.binding.bind_output(name, "cpu", 0, value.dtype.type, value.shape, value.ctypes.data)
+            else:
+                self.binding.bind_ortvalue_output(name, value)
+        self.alive |= values
+
+    def new_outputs(self, names: Sequence[str], device: str) -> None:
+        """Let a run make these outputs on a device."""
+        for name in names:
+            self.binding.bind_output(name, device)
+
+    def run(self) -> None:
+        self.session.run_with_iobinding(self.binding)
+
+    def made(self) -> list[onnxruntime.OrtValue]:
+        """The outputs in the order of their binding."""
+        return list(self.binding.get_outputs())

@@ -1,0 +1,123 @@
+"""Graphs that were rewritten for ONNX Runtime, and rows that step through them: what its backends share."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgeformer.runtime import names
+from edgeformer.runtime.backends import Floats, Ints
+from edgeformer.runtime.backends.onnxruntime_frames import Buffers, Frame, Spares
+from edgeformer.runtime.backends.onnxruntime_sessions import Sessions, input_type
+from edgeformer.runtime.bundle import Artifact, Bundle
+
+
+class GraphExecutor:
+    """The encoder and step graphs of an artifact, loaded.
+
+    Args:
+        device: where caches are kept, as ONNX Runtime names it: cpu or cuda.
+    """
+
+    def __init__(self, bundle: Bundle, artifact: Artifact, sessions: Sessions, device: str) -> None:
+        self.sizes, self.artifact, self.device = bundle.manifest.sizes, artifact, device
+        self.pad = bundle.manifest.tokens.pad
+        self.encoder, self.decoder = sessions.open("encoder"), sessions.open("decoder")
+        self.decoder_inputs = {value.name for value in self.decoder.get_inputs()}
+        self.dtype = input_type(self.decoder, names.past_names(self.sizes)[0])
+        self.spares = Spares()
+
+    def padded(self, sources: Sequence[Sequence[int]], lengths: Ints) -> Ints:
+        """The sources' ids, (batch, longest source)."""
+        ids = np.full((len(sources), lengths.max()), self.pad, np.int64)
+        for row, source in zip(ids, sources, strict=True):
+            row[: len(source)] = source
+        return ids
+
+
+class SteppingRows(abc.ABC):
+    """Rows over caches that the step graph updates in place, wherever those are.
+
+    Attributes:
+        caches: keys and values of each layer, (batch, num_kv_heads, capacity, head_dim) each.
+        encoded: the sources' keys and values, (sources, num_heads, longest source, head_dim) each.
+    """
+
+    caches: Buffers
+    encoded: Buffers
+
+    def __init__(self, executor: GraphExecutor, source_lengths: Ints, limit: int, capacity: int) -> None:
+        self.executor, self.limit, self.capacity = executor, limit, capacity
+        self.source_lengths = source_lengths
+        self.cache_lengths = np.zeros(len(source_lengths), np.int64)
+        self.longest = 0
+        self.frame: Frame | None = None
+
+    @abc.abstractmethod
+    def reserve(self, length: int) -> None:
+        """Make room for rows of this many tokens."""
+
+    @abc.abstractmethod
+    def give_caches(self) -> None:
+        """Give the caches' memory back."""
+
+    def next_capacity(self, length: int) -> int:
+        """The capacity to grow to, so that growing is rare.
+
+        Raises:
+            ValueError: more than was asked for at the start.
+        """
+        if length > self.limit:
+            raise ValueError(f"a row would hold {length} tokens; {self.limit} were asked for")
+        return min(self.limit, max(length, 2 * self.capacity))
+
+    def use_frame(self, q_len: int, wanted: int) -> Frame:
+        shape = (len(self.cache_lengths), len(self.source_lengths), q_len, wanted)
+        frame = self.frame
+        if frame is None or frame.shape != shape:
+            self.give_frame()
+            frame = self.frame = self.executor.spares.take(shape) or Frame(self.executor, shape)
+        frame.attach(self.caches, self.encoded, self.source_lengths)
+        return frame
+
+    def give_frame(self) -> None:
+        frame = self.frame
+        if frame is not None and not frame.copied and frame.shape[0] <= Spares.MOST_ROWS and frame.shape[2] == 1:
+            self.executor.spares.keep(frame.shape, frame)
+        self.frame = None
+
+    def close(self) -> None:
+        self.give_frame()
+        self.give_caches()
+
+    def step(self, input_ids: Ints, lengths: Ints | None = None, logits_at: Ints | None = None) -> Floats:
+        batch, q_len = input_ids.shape
+        if self.longest + q_len > self.capacity:
+            self.reserve(self.longest + q_len)
+        if q_len > 1 and batch > 1 and self.longest and self.executor.artifact.long_steps_need_empty_caches:
+            return self.step_by_token(input_ids, lengths, logits_at)
+        frame = self.use_frame(q_len, 1 if logits_at is None else logits_at.shape[1])
+        frame.ids[...] = input_ids
+        frame.choose(lengths, logits_at)
+        frame.place(self.cache_lengths, self.longest)
+        logits = frame.run()
+        if lengths is None:
+            self.cache_lengths += q_len
+            self.longest += q_len
+        else:
+            self.cache_lengths += lengths
+            self.longest = int(self.cache_lengths.max())
+        return logits
+
+    def step_by_token(self, input_ids: Ints, lengths: Ints | None, logits_at: Ints | None) -> Floats:
+        """The same result by steps of one token, for kernels that take several into empty caches only."""
+        batch, q_len = input_ids.shape
+        lengths = np.full(batch, q_len, np.int64) if lengths is None else lengths
+        before = self.cache_lengths.copy()
+        logits = np.stack([self.step(input_ids[:, t : t + 1])[:, 0].copy() for t in range(q_len)], axis=1)
+        self.cache_lengths[...] = before + lengths
+        self.longest = int(self.cache_lengths.max())
+        at = (lengths - 1)[:, None] if logits_at is None else logits_at
+        return logits[np.arange(batch)[:, None], at]
