@@ -71,6 +71,8 @@ def understood(node: ir.Node) -> Attention:
     query, key, value, mask = (*node.inputs, *[None] * 4)[:4]
     if query is None or key is None or value is None or mask is None or not is_plain(node):
         raise PreconditionError(f"{node.name}: not a plain attention under a mask")
+    if mask.dtype != ir.DataType.BOOL or any(len(v.shape or ()) != 4 for v in (query, key, value)):
+        raise PreconditionError(f"{node.name}: not an attention of 4-D inputs under a boolean mask")
     writes = [write for cache in (key, value) if (write := producer(cache, "TensorScatter"))]
     if writes:
         fits = len(writes) == 2 and all(map(is_write, writes)) and in_place(writes)

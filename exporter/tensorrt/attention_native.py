@@ -51,4 +51,5 @@ def accumulate_wide(graph: ir.Graph, node: ir.Node) -> None:
     context.replace_all_uses_with(back.outputs[0])
     back.replace_input_with(0, context)
     graph.insert_after(node, back)
-    back.outputs[0].dtype, back.outputs[0].shape, context.dtype = narrow, context.shape, ir.DataType.FLOAT
+    back.outputs[0].type, back.outputs[0].shape = ir.TensorType(narrow), context.shape
+    context.type = ir.TensorType(ir.DataType.FLOAT)

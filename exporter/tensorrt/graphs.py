@@ -25,7 +25,9 @@ DType = Literal["float16", "bfloat16", "float32"]
 Weights = Literal["int8", "int4"] | None
 AttentionForm = Literal["native", "plugin", "primitive"]
 
-# Operators that are younger than opset 20, and the opset that brought them.
+# Operators that are younger than the usual opset, and the opset that brought them: a parser that reads no more than the
+# usual one, as before TensorRT 10.15, does not know them.
+OPSET_VERSION = 20
 NEWER_OPERATORS = {"Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23, "Swish": 24, "TensorScatter": 24}
 IR_VERSION = 10  # of ONNX 1.16, which TensorRT 10.3 reads
 
@@ -58,8 +60,8 @@ def rewrite(
         what a build report should say, a sentence each: matrices that could not be stored as asked.
 
     Raises:
-        PreconditionError: the graph is not what a pass expects (from within onnx_ir's PassError).
-        TargetError: a weight does not fit the dtype.
+        PreconditionError: the graph is not what a pass expects.
+        TargetError: a weight is beyond the dtype's range.
     """
     narrow = ir.DataType[{"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT"}[dtype]]
     weight_only = WeightOnly(weights, narrow) if weights else None
@@ -88,12 +90,9 @@ def rewrite(
 
 
 def declare_opset(model: ir.Model) -> None:
-    """The oldest opset that has the graph's operators: TensorRT 10.3 reads up to 20, and int4 came with 21.
-
-    Raises:
-        TargetError: an operator that needs a newer TensorRT than the attention's form would allow.
-    """
-    newest = max(((NEWER_OPERATORS.get(node.op_type, 20), node.op_type) for node in model.graph), default=(20, ""))[0]
-    blocks = any(node.op_type == "DequantizeLinear" and "block_size" in node.attributes for node in model.graph)
-    model.opset_imports[""] = max(newest, 21 if blocks else 20)
+    """The oldest opset that has the graph's operators: TensorRT 10.3 reads up to 20; blocks of int4 came with 21."""
+    needed = {NEWER_OPERATORS.get(node.op_type, OPSET_VERSION) for node in model.graph}
+    if any(node.op_type == "DequantizeLinear" and "block_size" in node.attributes for node in model.graph):
+        needed.add(21)
+    model.opset_imports[""] = max(needed)
     model.ir_version = IR_VERSION

@@ -31,7 +31,7 @@ class Rounded(InPlacePass):
                 narrow = output.dtype
                 if narrow not in NARROW or narrow is None:
                     continue
-                output.dtype, modified = ir.DataType.FLOAT, True
+                output.type, modified = ir.TensorType(ir.DataType.FLOAT), True
                 if node.op_type == "Cast":
                     node.attributes["to"] = ir.AttrInt64("to", ir.DataType.FLOAT)
                 if node.op_type not in MOVES | WRITES:
@@ -41,7 +41,7 @@ class Rounded(InPlacePass):
 
 def widen(value: ir.Value) -> None:
     tensor = value.const_value
-    value.dtype = ir.DataType.FLOAT
+    value.type = ir.TensorType(ir.DataType.FLOAT)
     if tensor is not None:
         value.const_value = ir.tensor(tensor.numpy().astype(np.float32), name=value.name)
 

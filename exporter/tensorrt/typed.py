@@ -45,7 +45,7 @@ class Typed(InPlacePass):
         self.cast: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
         for value in graph.inputs:
             if value.dtype == WIDE:
-                value.dtype = self.narrow
+                value.type = ir.TensorType(self.narrow)
         for node in list(graph):
             self.type_node(graph, node)
         for i, output in enumerate(graph.outputs):
@@ -67,7 +67,7 @@ class Typed(InPlacePass):
                 node.replace_input_with(i, self.as_type(graph, value, wanted))
         for output in node.outputs:
             if is_float(output):
-                output.dtype = wanted
+                output.type = ir.TensorType(wanted)
 
     def wanted(self, node: ir.Node, floats: list[ir.Value]) -> ir.DataType:
         """The type in which a node computes."""
@@ -95,7 +95,7 @@ class Typed(InPlacePass):
                 graph.insert_before(graph[0], cast)
             else:
                 graph.insert_after(producer, cast)
-            new.dtype, new.shape = wanted, value.shape
+            new.type, new.shape = ir.TensorType(wanted), value.shape
         self.cast[value, wanted] = new
         return new
 
