@@ -8,6 +8,7 @@ SPEED_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+STUBS := $(VENV)/stubs/.installed
 DEMO := build/g2p
 
 .DEFAULT_GOAL := help
@@ -45,6 +46,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
+# Published type stubs of TensorRT, for mypy. Beside the virtual environment's own packages, since a folder `tensorrt`
+# among those would pass for the library; parameters that no parser takes are renamed.
+$(STUBS): constraints.txt
+	rm -rf $(@D)
+	$(BIN)/python -m pip install $(PIP_ARGS) --quiet --no-deps --target $(@D) tensorrt-stubs==10.13.0.35.1
+	sed -i -E 's/\bin: list\[/inputs: list[/; s/channel_axis: int\)/channel_axis: int = ...)/' $(@D)/tensorrt_bindings/tensorrt.pyi
+	@touch $@
+
 test: setup
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
@@ -57,7 +66,7 @@ demo: setup
 	$(BIN)/edgeformer verify $(DEMO)
 	$(BIN)/edgeformer run $(DEMO) transformer edge attention unreasonable
 
-lint: setup
+lint: setup $(STUBS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

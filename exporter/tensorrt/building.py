@@ -18,6 +18,7 @@ from edgeformer.exporter.tensorrt.report import LogLine
 from edgeformer.exporter.tensorrt.requests import BuildRequest, Built
 from edgeformer.exporter.tensorrt.timing import load_timings, save_timings
 from edgeformer.runtime.errors import BuildError
+from edgeformer.runtime.plugins import allow_aliases, register
 
 if TYPE_CHECKING:
     import tensorrt
@@ -41,6 +42,8 @@ def build(trt: TensorRT, version: str, request: BuildRequest, report: Report) ->
     begin, lines = time.perf_counter(), list[LogLine]()
     logger = make_logger(trt, lines)
     builder = make_builder(trt, logger, lines)
+    if request.kernels is not None:
+        register(trt, Path(request.kernels))
     network = builder.create_network(network_flags(trt, request.module, version))
     parse(trt, network, logger, request, lines)
     config = make_config(trt, builder, request)
@@ -96,6 +99,8 @@ def parse(
 
 def make_config(trt: TensorRT, builder: tensorrt.Builder, request: BuildRequest) -> tensorrt.IBuilderConfig:
     config = builder.create_builder_config()
+    if request.kernels is not None:
+        allow_aliases(trt, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED  # the log then tells the engine's layers
     for flag in request.flags:
         config.set_flag(getattr(trt.BuilderFlag, flag))

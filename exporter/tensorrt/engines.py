@@ -16,12 +16,14 @@ from edgeformer.exporter.targets import capabilities, check_model, check_version
 from edgeformer.exporter.targets.capabilities import RTX
 from edgeformer.exporter.tensorrt import memory
 from edgeformer.exporter.tensorrt.graphs import AttentionForm, DType, Weights, rewrite
+from edgeformer.exporter.tensorrt.plugins import KERNELS, write_plugin_kernels
 from edgeformer.exporter.tensorrt.processes import probe, run_build
 from edgeformer.exporter.tensorrt.profiles import Solved, input_shapes, solve
 from edgeformer.exporter.tensorrt.refusals import check_features, check_machine
 from edgeformer.exporter.tensorrt.report import REPORT, ArtifactReport, BuildReport, build_from_values
 from edgeformer.exporter.tensorrt.report_html import to_html
 from edgeformer.exporter.tensorrt.requests import BuildRequest, Installed
+from edgeformer.exporter.tensorrt.unfused import allow_unfused
 from edgeformer.exporter.tensorrt.verification import check_typed
 from edgeformer.runtime.bundle import Artifact, Engine
 from edgeformer.runtime.identity import graph_hash, this_platform
@@ -65,6 +67,12 @@ def make_engines(job: Job) -> Artifact:
     checks = check_typed(job.bundle, graphs, job.choice.precision)
     job.on_checks(checks)
     require(checks, f"the graph for artifact {job.name}")
+    if job.choice.attention == "plugin":
+        job.progress("compiling the kernels of attention")
+        gpus = job.choice.compute_capabilities or (str(installed.gpu),)
+        write_plugin_kernels(job.folder / KERNELS, graphs.values(), dtype_of(job), sizes.head_dim, gpus)
+    for role in graphs if job.options.allow_unfused else ():
+        allow_unfused(job.folder / GRAPHS / f"{role}.onnx")
     del graphs  # their weights are wanted no more, and the memory is
     reports = {role: build(job, installed, solved, role, dims) for role, dims in inputs.items()}
     if not job.options.strip_weights:
@@ -88,6 +96,11 @@ def typed_graphs(job: Job, solved: Solved) -> dict[str, ir.Model]:
         for note in notes:
             job.progress(f"the {role}: {note}")
     return graphs
+
+
+def dtype_of(job: Job) -> DType:
+    """Of activations and caches."""
+    return TYPES[job.choice.precision][0]
 
 
 def weight_bytes(graph: ir.Model) -> int:
@@ -125,7 +138,7 @@ def request_for(job: Job, installed: Installed, solved: Solved, role: str, input
         workspace=options.workspace,
         opt_level=options.opt_level,
         timing_cache=str(options.timing_cache.resolve()) if options.timing_cache else None,
-        plugins=job.choice.attention == "plugin",
+        kernels=str((job.folder / KERNELS).resolve()) if job.choice.attention == "plugin" else None,
         versions={installed.module: installed.version, **versions("edgeformer", "onnx-ir")},
     )
 
@@ -154,7 +167,7 @@ def write_report(job: Job, reports: Mapping[str, BuildReport]) -> None:
 
 def describe(job: Job, installed: Installed, solved: Solved, reports: Mapping[str, BuildReport]) -> Artifact:
     """The artifact's record in the manifest."""
-    options, dtype = job.options, TYPES[job.choice.precision][0]
+    options = job.options
     here = (installed.gpu,) if installed.gpu else ()
     engine = Engine(
         module=installed.module,
@@ -165,7 +178,7 @@ def describe(job: Job, installed: Installed, solved: Solved, reports: Mapping[st
         version_compatible=options.version_compatible,
         hardware_compatible=options.hardware_compatible,
         stripped=options.strip_weights,
-        dtype=dtype,
+        dtype=dtype_of(job),
         capacity=solved.capacity,
         profiles=solved.profiles,
         memory={

@@ -18,7 +18,7 @@ from edgeformer.runtime.errors import BackendUnavailableError, BuildError
 
 OnBuild = Callable[[float, str], None]  # the fraction of a build that is done, and its phase
 
-WORKER = "edgeformer.exporter.tensorrt.worker"
+COMMAND = (sys.executable, "-m", "edgeformer.exporter.tensorrt.worker")
 GRACE = 5.0  # seconds to end in, before it is killed
 TAIL = 3  # lines of a crashed process's output that a message quotes
 
@@ -76,12 +76,12 @@ def answers(task: str, argument: str, what: str) -> Generator[dict[str, Any], No
         BuildError: it crashed.
     """
     with tempfile.TemporaryFile() as log:
-        command = [sys.executable, "-m", WORKER, task, argument]
         # A group of its own: Ctrl-C reaches this process, which then ends the other. `-m` would import what lies in
         # the current folder: it stands in one with nothing of ours.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd=os.sep
-        )
+            [*COMMAND, task, argument], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+            start_new_session=True, cwd=os.sep,
+        )  # fmt: skip
         with ended(process):
             yield from map(json.loads, process.stdout or ())
             process.wait()

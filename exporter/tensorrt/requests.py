@@ -27,7 +27,7 @@ class BuildRequest:
         workspace: the most memory that a layer may use for itself, in bytes.
         opt_level: 0 to 5.
         timing_cache: path of a file of measured timings.
-        plugins: whether the graph has operators of our own.
+        kernels: folder of the kernels of our own operators, where the graph has them.
         versions: packages that took part, for the report.
     """
 
@@ -43,7 +43,7 @@ class BuildRequest:
     workspace: int | None = None
     opt_level: int | None = None
     timing_cache: str | None = None
-    plugins: bool = False
+    kernels: str | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
