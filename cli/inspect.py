@@ -23,7 +23,7 @@ def inspect(
     Example:
       edgeformer inspect bundle/ --graphs
     """
-    from edgeformer.cli import printing, reports
+    from edgeformer.cli import engine_reports, printing, reports
     from edgeformer.runtime.backends import lacking
     from edgeformer.runtime.bundle import open_bundle, read_manifest
     from edgeformer.runtime.errors import BundleError
@@ -37,7 +37,12 @@ def inspect(
     reasons = {artifact.name: lacking(artifact) for artifact in manifest.artifacts}
     if as_json:
         artifacts = [
-            {**reports.describe_artifact(artifact), "runs_here": reason is None, "reason": reason}
+            {
+                **reports.describe_artifact(artifact),
+                "runs_here": reason is None,
+                "reason": reason,
+                **engine_reports.describe_engine(bundle, artifact),
+            }
             for artifact, reason in zip(manifest.artifacts, reasons.values(), strict=True)
         ]
         printing.print_json(
@@ -67,6 +72,10 @@ def inspect(
             for a in manifest.artifacts
         ]  # fmt: skip
         printing.print_table(columns, table, numbers=["size"])
+        if engines := [row for a in manifest.artifacts for row in engine_reports.engine_rows(bundle, a)]:
+            printing.print_table(engine_reports.COLUMNS, engines, numbers=["plan"])
+            profiles = [row for a in manifest.artifacts for row in engine_reports.profile_rows(a)]
+            printing.print_table(engine_reports.PROFILE_COLUMNS, profiles)
         if operators:
             counts = [
                 (path, operator, str(count)) for path, found in operators.items() for operator, count in found.items()

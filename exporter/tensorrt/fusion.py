@@ -84,11 +84,7 @@ def labelled_kinds(trt: Any, network: Any, model: onnx.ModelProto) -> dict[Kind,
 def tell(kind: Kind, labels: Sequence[str], profiles: Sequence[Profile], lost: Sequence[int], fuses: Fuses) -> str:
     """`decoder_layers.0.attention (node_3): float16, 4 heads of 8, boolean mask, would fuse with head_dim 16`."""
     several = f" and {len(labels) - 1} more like it" if len(labels) > 1 else ""
-    where = (
-        ""
-        if len(lost) == len(profiles)
-        else f", in profile {', '.join(map(str, lost))} ({told_limits(profiles[lost[0]])})"
-    )
+    where = told_profiles(profiles, lost) if len(lost) < len(profiles) else ""
     fusing = [words for words, near in kind.nearby() if all(fuses(near, profiles[i]) for i in lost)]
     if not fusing:
         changes = nearby_profiles(profiles[lost[0]])
@@ -97,8 +93,9 @@ def tell(kind: Kind, labels: Sequence[str], profiles: Sequence[Profile], lost: S
     return f"{labels[0]}{several}: {kind.describe()}{where}, {remedy}"
 
 
-def told_limits(profile: Profile) -> str:
-    return ", ".join(f"{name} {':'.join(map(str, limits))}" for name, limits in profile.items())
+def told_profiles(profiles: Sequence[Profile], lost: Sequence[int]) -> str:
+    limits = ", ".join(f"{name} {':'.join(map(str, each))}" for name, each in profiles[lost[0]].items())
+    return f", in profile {', '.join(map(str, lost))} ({limits})"
 
 
 def nearby_profiles(profile: Profile) -> Iterator[tuple[str, Profile]]:

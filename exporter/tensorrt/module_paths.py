@@ -7,13 +7,14 @@ import collections
 import onnx
 
 PREFIX = "model."  # of the modules that the exporter wraps around a model
+PRODUCTS = ("MatMul", "Gemm")
 
 
 class ModulePaths:
     """Looks up the module of a node by the weights that its first input was made with.
 
     Weights keep the paths that they have in the model (`decoder_layers.0.attention.query.bias`) as long as no pass
-    computes new ones from them. Where the projection kept none, a weight further up still tells the layer.
+    computes new ones from them. Where the projection kept none, a weight before it still tells the layer.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -22,18 +23,18 @@ class ModulePaths:
 
     def of(self, tensor: str) -> str:
         """`decoder_layers.0.attention` for a tensor that its query projection made; empty where no weight tells."""
-        waiting = collections.deque([(tensor, 0)])
+        waiting = collections.deque([(tensor, False)])
         seen = {tensor}
         while waiting:
-            name, products = waiting.popleft()
+            name, beyond = waiting.popleft()
             if name in self.weights and name.count(".") >= 2:
-                return layer_of(name) if products > 1 else name.removeprefix(PREFIX).rsplit(".", 2)[0]
+                return layer_of(name) if beyond else name.removeprefix(PREFIX).rsplit(".", 2)[0]
             node = self.producers.get(name)
-            if node is not None:
-                products += node.op_type in ("MatMul", "Gemm")
-                fresh = [(source, products) for source in node.input if source and source not in seen]
-                seen.update(source for source, _ in fresh)
-                waiting.extend(fresh)
+            for index, source in enumerate(node.input if node is not None else ()):
+                if source and source not in seen:
+                    seen.add(source)
+                    past = node is not None and node.op_type in PRODUCTS and index == 0
+                    waiting.append((source, beyond or past))
         return ""
 
 
