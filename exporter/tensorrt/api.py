@@ -32,3 +32,5 @@ class TensorRT(Protocol):
     def OnnxParser(self) -> type[tensorrt.OnnxParser]: ...  # noqa: N802
     @property
     def ProfilingVerbosity(self) -> type[tensorrt.ProfilingVerbosity]: ...  # noqa: N802
+    @property
+    def Runtime(self) -> type[tensorrt.Runtime]: ...  # noqa: N802

@@ -58,6 +58,7 @@ def build(trt: TensorRT, version: str, request: BuildRequest, report: Report) ->
     told = describe(
         trt, network, Path(request.graph), role=request.role, log=lines, seconds=seconds, plan_bytes=plan.nbytes,
         peak_memory=peak, profiles=request.profiles, settings=request.settings, versions=request.versions,
+        load_engine=loader(trt, logger, plan) if request.module == "tensorrt" else None,
     )  # fmt: skip
     del monitor  # TensorRT's objects must not outlive it
     return Built(seconds, peak, dataclasses.asdict(told))
@@ -141,9 +142,14 @@ def sm(compute_capability: str) -> str:
     return f"SM{compute_capability.replace('.', '')}"
 
 
+def loader(trt: TensorRT, logger: tensorrt.ILogger, plan: Any) -> Callable[[], Any]:
+    """Loads a plan where it was built: TensorRT builds where there is a GPU, and nowhere else."""
+    return lambda: trt.Runtime(logger).deserialize_cuda_engine(plan)
+
+
 def why_not(trt: TensorRT, network: Any, request: BuildRequest, lines: Sequence[LogLine]) -> str:
     """Why nothing was built, in one line."""
-    told = explain_failure(trt, network, Path(request.graph), lines, request.compute_capabilities)
+    told = explain_failure(trt, network, Path(request.graph), lines, request.compute_capabilities, request.profiles)
     return told or f"{request.module} built no {request.role}: {last_error(lines) or 'it does not say why'}"
 
 

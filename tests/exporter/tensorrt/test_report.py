@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgeformer.exporter.tensorrt.engine_layers import logged_layers, parse_inspected
+from edgeformer.exporter.tensorrt.engine_layers import inspected_layers, logged_layers, parse_inspected
 from edgeformer.exporter.tensorrt.report import (
     ArtifactReport,
     Attention,
@@ -243,6 +243,29 @@ def test_the_inspectors_layers_are_read_as_versions_write_them(tensor: dict[str,
     assert layer.nodes == ("score", "share")
     assert layer.outputs == (Tensor("x", dtype, ("?", 64)),)
     assert layer.precision == dtype
+
+
+class Inspected:
+    """Stands for the module, an engine, and its inspector."""
+
+    LayerInformationFormat = type("LayerInformationFormat", (), {"JSON": "json"})
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def create_engine_inspector(self) -> Inspected:
+        return self
+
+    def get_engine_information(self, form: str) -> str:
+        assert form == "json"
+        return self.text
+
+
+def test_an_inspector_that_cannot_be_made_out_costs_the_layers_and_nothing_else() -> None:
+    listed = {"Layers": [{"Name": "fused", "LayerType": "kgen"}, "copy"], "Bindings": []}
+    assert [layer.name for layer in inspected_layers(Inspected, Inspected(json.dumps(listed)))] == ["fused", "copy"]
+    for surprise in (Inspected(""), Inspected("[]"), Inspected('{"Layers": [1]}'), None):
+        assert inspected_layers(Inspected, surprise) == ()
 
 
 def test_an_engine_without_details_tells_the_names_of_its_layers() -> None:
