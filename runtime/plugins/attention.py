@@ -66,10 +66,11 @@ def attend(
     if not extents.batch * extents.q_len:
         return
     arguments = named_addresses(variant, inputs, outputs) | {"q_len": extents.q_len, "capacity": extents.capacity}
-    rows = extents.batch * variant.num_heads * extents.q_len
-    arguments["partial_ptr"] = workspace
-    arguments["stats_ptr"] = workspace + rows * SPLITS * variant.head_dim * FLOAT32
     split = extents.q_len <= few_tokens(variant)
+    rows = extents.batch * variant.num_heads * extents.q_len
+    if split:
+        arguments["partial_ptr"] = workspace
+        arguments["stats_ptr"] = workspace + rows * SPLITS * variant.head_dim * FLOAT32
     loaded = launcher.load(variant, DECODE if split else PREFILL)
     grid = grid_of(variant, extents, loaded.kernel.block_rows, loaded.kernel.splits)
     launcher.launch(loaded, grid, arguments, stream)
