@@ -35,10 +35,12 @@ class Model:
     Attributes:
         artifact: what is running, with its target and precision.
         generation_config: the checkpoint's own options, used where a call gives none.
+        passed_over: why `load` took none of the bundle's other artifacts, by their names; empty where one was named.
     """
 
     def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> None:
         self.bundle, self.artifact = bundle, artifact
+        self.passed_over: dict[str, str] = {}
         self.sizes, self.tokens = bundle.manifest.sizes, bundle.manifest.tokens
         self.generation_config = GenerationConfig.from_dict(bundle.read_json("generation_config.json"))
         self.text = Text(bundle)

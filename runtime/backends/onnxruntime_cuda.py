@@ -18,6 +18,7 @@ from edgeformer.runtime import names
 from edgeformer.runtime.backends import Ints, older
 from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Sessions, installed_version
 from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, SteppingRows
+from edgeformer.runtime.backends.tensorrt.driver import NO_DRIVER, NO_GPU
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.errors import BackendUnavailableError
 
@@ -26,9 +27,13 @@ if TYPE_CHECKING:
 
 CUDA = "CUDAExecutionProvider"
 FIRST_CAPACITY = 64  # a GPU's kernels cost by each row's length; growing costs a copy through the host
-INSTALL = "pip uninstall onnxruntime, then pip install 'edgeformer[gpu]'"
-NO_DRIVER = "there is no NVIDIA driver here: install one, or run this on a machine with an NVIDIA GPU"
-NO_GPU = "the NVIDIA driver finds no GPU: check nvidia-smi, CUDA_VISIBLE_DEVICES and the container's --gpus"
+WITHOUT_CUDA = (
+    "the onnxruntime here is built without CUDA; pip uninstall onnxruntime, then pip install 'edgeformer[gpu]'"
+)
+NOT_STARTED = (
+    "onnxruntime's CUDA provider does not start here: it needs the CUDA and cuDNN libraries of its release notes; pip "
+    "install 'onnxruntime-gpu[cuda,cudnn]'"
+)
 
 
 class OnnxRuntimeCuda:
@@ -40,7 +45,7 @@ class OnnxRuntimeCuda:
         if not find_spec("onnxruntime"):
             return "onnxruntime-gpu is not installed; pip install 'edgeformer[gpu]'"
         if not has_cuda_provider():
-            return f"the onnxruntime here is built without CUDA; {INSTALL}"
+            return WITHOUT_CUDA
         least = artifact.needs.get("onnxruntime") if artifact else None
         installed = installed_version()
         if least and installed and older(installed, least):
@@ -90,10 +95,7 @@ class CudaExecutor(GraphExecutor):
         super().__init__(bundle, artifact, sessions, device)
         self.selection = sessions.open("selection")
         if device == "cuda" and CUDA not in self.decoder.get_providers():
-            raise BackendUnavailableError(
-                "onnxruntime's CUDA provider does not start here: it needs the CUDA and cuDNN libraries that its "
-                "release notes name; pip install 'onnxruntime-gpu[cuda,cudnn]'"
-            )
+            raise BackendUnavailableError(NOT_STARTED)
 
     def start(self, sources: Sequence[Sequence[int]], capacity: int) -> CudaRows:
         lengths = np.array([len(source) for source in sources], np.int64)
@@ -123,10 +125,22 @@ class CudaExecutor(GraphExecutor):
         return onnxruntime.OrtValue.ortvalue_from_numpy(array, self.device, 0)
 
 
+def providers_of(device: str) -> list[Any]:
+    """What runs the operators; the CPU takes those that CUDA does not have, and ids and shapes."""
+    on_gpu = [(CUDA, {"arena_extend_strategy": "kSameAsRequested"})]
+    return [*(on_gpu if device == "cuda" else []), CPU]
+
+
 def find_libraries() -> None:
-    """Let ONNX Runtime find CUDA and cuDNN where pip put them."""
+    """Let ONNX Runtime find CUDA and cuDNN where pip put them.
+
+    Raises:
+        BackendUnavailableError: it is built without CUDA.
+    """
     import onnxruntime
 
+    if CUDA not in onnxruntime.get_available_providers():
+        raise BackendUnavailableError(WITHOUT_CUDA)
     if hasattr(onnxruntime, "preload_dlls"):  # since 1.21
         onnxruntime.preload_dlls()
 

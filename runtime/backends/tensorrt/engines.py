@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeformer.runtime import names
 from edgeformer.runtime.bundle import Artifact, Bundle
-from edgeformer.runtime.errors import BundleError, DeviceError
+from edgeformer.runtime.errors import BackendUnavailableError, BundleError, DeviceError
 
 if TYPE_CHECKING:
     import tensorrt as trt
 
 PREFILL, DECODE = 0, 1  # profiles of the step graph
+GRAPHS = "graphs"  # folder of an artifact whose plans hold no weights: the graphs to take them from
 PLUGIN_FILES = "kernels/"  # folder of an artifact whose attention is our own plugin
 
 
@@ -63,6 +64,8 @@ class LoadedEngine:
         self.sizes, self.path = bundle.manifest.sizes, artifact.graphs[role]
         self.subject = f"artifact {artifact.name} of bundle {bundle.folder}"
         self.engine: trt.ICudaEngine = self.deserialize(runtime, bundle.folder / self.path)
+        if artifact.engine is not None and artifact.engine.stripped:
+            self.put_weights_back(bundle.folder / artifact.name / GRAPHS / f"{role}.onnx")
         modes = {self.engine.get_tensor_name(i): i for i in range(self.engine.num_io_tensors)}
         self.inputs = {name for name in modes if self.engine.get_tensor_mode(name) == module.TensorIOMode.INPUT}
         self.check_tensors(modes)
@@ -71,10 +74,27 @@ class LoadedEngine:
     def deserialize(self, runtime: Any, path: Path) -> Any:
         engine = runtime.deserialize_cuda_engine(path.read_bytes())
         if engine is None:
-            said = f": {self.logger.lines[-1]}" if self.logger.lines else ""
-            reason = f"{self.path} is no plan that {self.module.__name__} {self.module.__version__} can read{said}"
+            reader = f"{self.module.__name__} {self.module.__version__}"
+            reason = f"{self.path} is no plan that {reader} can read{self.said()}"
             raise BundleError(self.subject, [f"{reason}; optimize the bundle anew"])
         return engine
+
+    def put_weights_back(self, graph: Path) -> None:
+        """Fill a plan that was built without its weights from the graph that it was built from."""
+        module = self.module
+        if not hasattr(module, "OnnxParserRefitter"):
+            raise BackendUnavailableError(
+                f"{self.subject}: its plans hold no weights, which {module.__name__} cannot put back: install tensorrt"
+            )
+        refitter = module.Refitter(self.engine, self.logger)
+        parser = module.OnnxParserRefitter(refitter, self.logger)
+        if not parser.refit_from_file(str(graph)) or not refitter.refit_cuda_engine():
+            reason = f"the weights of {graph} do not fit {self.path}{self.said()}"
+            raise BundleError(self.subject, [f"{reason}; optimize the bundle anew"])
+
+    def said(self) -> str:
+        """The last thing that TensorRT complained about."""
+        return f": {self.logger.lines[-1]}" if self.logger.lines else ""
 
     def check_tensors(self, found: Iterable[str]) -> None:
         """Refuse an engine whose tensors are not the contract's: a parser drops what it does not understand."""
@@ -122,27 +142,12 @@ class LoadedEngine:
         strategy = self.module.ExecutionContextAllocationStrategy.USER_MANAGED
         context = self.engine.create_execution_context(strategy if config is None else config)
         if context is None:
-            said = f": {self.logger.lines[-1]}" if self.logger.lines else ""
-            raise DeviceError(f"{self.subject}: no execution context for {self.path}{said}")
+            raise DeviceError(f"{self.subject}: no execution context for {self.path}{self.said()}")
         context.set_device_memory(*activations)
         if profile and not context.set_optimization_profile_async(profile, int(device.stream)):
             raise BundleError(self.subject, [f"{self.path} has no profile {profile}; optimize the bundle anew"])
         device.synchronize()
         return context
-
-
-def bind(context: Any, shapes: Mapping[str, Sequence[int]], addresses: Mapping[str, int]) -> None:
-    """Tell a context the shapes of its inputs and the addresses of all its tensors.
-
-    Raises:
-        DeviceError: TensorRT refuses one, which is named.
-    """
-    for name, shape in shapes.items():
-        if not context.set_input_shape(name, tuple(shape)):
-            raise DeviceError(f"TensorRT refuses shape {tuple(shape)} for {name}")
-    for name, address in addresses.items():
-        if not context.set_tensor_address(name, address):
-            raise DeviceError(f"TensorRT refuses the address of {name}")
 
 
 def execute(context: Any, stream: Any, logger: Any) -> None:

@@ -17,16 +17,16 @@ from edgeformer.runtime.backends.tensorrt.engines import (
     DECODE,
     PLUGIN_FILES,
     LoadedEngine,
-    bind,
     execute,
     load_module,
     make_logger,
 )
 from edgeformer.runtime.backends.tensorrt.rows import TensorRTRows
-from edgeformer.runtime.backends.tensorrt.stepping import Stepper
+from edgeformer.runtime.backends.tensorrt.stepping import Stepper, bind
 from edgeformer.runtime.backends.tensorrt.workspace import Workspace
 from edgeformer.runtime.bundle import Artifact, Bundle, Engine
 from edgeformer.runtime.errors import BackendUnavailableError, BundleError, InputError, NotEnoughMemoryError
+from edgeformer.runtime.identity import graph_hash
 
 MOST_SPARES = 4  # workspaces that are kept for later rows
 PLUGINS = "edgeformer.runtime.plugins"
@@ -47,6 +47,7 @@ class TensorRTExecutor:
         self.bundle, self.artifact, self.record = bundle, artifact, record_of(artifact)
         self.sizes, self.pad = bundle.manifest.sizes, bundle.manifest.tokens.pad
         check_profiles(artifact.name, self.record)
+        check_graphs(bundle, artifact.name, self.record)
         self.bounds, self.widest = bounds_of_profiles(self.record), widest_step(self.record)
         self.device = driver.open_device()
         self.module = load_module(fitness.runs_with(self.record))
@@ -63,9 +64,6 @@ class TensorRTExecutor:
         if self.runtime is None:  # RTX, where something is wrong with the driver
             said = f": {self.logger.lines[-1]}" if self.logger.lines else ""
             raise BackendUnavailableError(f"{self.module.__name__} does not start{said}")
-        # A version-compatible plan brings the lean runtime that runs it, which the full one executes if it is told to.
-        if self.record.version_compatible and self.module.__name__ == "tensorrt":
-            self.runtime.engine_host_code_allowed = True
         self.engines = {
             role: LoadedEngine(self.module, self.runtime, self.logger, self.bundle, self.artifact, role)
             for role in ("encoder", "decoder")
@@ -156,8 +154,7 @@ class TensorRTExecutor:
         for row, source in zip(ids, sources, strict=True):
             row[: len(source)] = source
         work.texts.view(names.SOURCE_LENGTHS, (batch,))[...] = lengths
-        bound = work.bound_encoder(batch)
-        bind(self.encoder, bound.shapes, bound.addresses)
+        bind(self.encoder, work.encoder_binding(batch))
         work.texts.upload()
         execute(self.encoder, self.device.stream, self.logger)
         self.device.synchronize()
@@ -228,6 +225,24 @@ def check_profiles(name: str, record: Engine) -> None:
         problems.append("expected two profiles of the decoder, for prefill and decoding, and one of the encoder")
     if problems:
         raise BundleError(f"artifact {name}", [*problems, "optimize the bundle anew"])
+
+
+def check_graphs(bundle: Bundle, name: str, record: Engine) -> None:
+    """Refuse plans that were built from other graphs than the bundle's.
+
+    Raises:
+        BundleError: naming both sides, of each role.
+    """
+    portable = bundle.artifact("onnx")
+    if portable is None:
+        return
+    now = {role: graph_hash(portable, role) for role in portable.graphs}
+    if problems := [
+        f"the {role}'s plan was built from graph {built[:12]}, the bundle's is {now[role][:12]}"
+        for role, built in record.graphs.items()
+        if now.get(role, built) != built
+    ]:
+        raise BundleError(f"artifact {name} of bundle {bundle.folder}", [*problems, "optimize the bundle anew"])
 
 
 def bounds_of_profiles(record: Engine) -> Bounds:

@@ -78,11 +78,13 @@ class TensorRTRows:
     def run(self, input_ids: Ints, begin: int, at: Ints, *, logits: bool) -> Frame:
         """One execution of the step graph, waited for; `begin` columns of the same step went before."""
         batch, q_len = input_ids.shape
-        frame = self.work.frame(q_len, at.shape[1])
+        work, wanted = self.work, at.shape[1]
+        frame = work.frame(q_len, wanted)
         frame.write(input_ids, self.cache_lengths + begin, at, self.source_lengths)
-        bound = self.work.bound_step(frame, batch, q_len, at.shape[1])
-        self.executor.stepper.step(bound, frame, at.size, logits)
-        self.work.stepped()
+        self.executor.stepper.step(
+            work.key(batch), lambda: work.step_binding(frame, batch, q_len, wanted), frame, at.size, logits
+        )
+        work.stepped()
         return frame
 
     def logits_of(self, frame: Frame, wanted: int) -> Floats:
@@ -118,6 +120,7 @@ class TensorRTRows:
         """Go on in a workspace for more rows."""
         old, work = self.work, self.executor.take_workspace(len(rows), self.work.source_len)
         moves = list(enumerate(rows.tolist()))
+        work.clear()
         work.caches.take(moves, old.caches, self.longest)
         work.sources.take(moves, old.sources, work.source_len)
         self.executor.device.synchronize()

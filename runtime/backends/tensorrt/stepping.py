@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from edgeformer.runtime.backends.tensorrt.driver import Device
-from edgeformer.runtime.backends.tensorrt.engines import DECODE, PREFILL, LoadedEngine, bind, execute
+from edgeformer.runtime.backends.tensorrt.engines import DECODE, PREFILL, LoadedEngine, execute
 from edgeformer.runtime.backends.tensorrt.stores import Frame
 from edgeformer.runtime.errors import DeviceError
 
@@ -37,17 +37,10 @@ class Key:
     batch: int
 
 
-@dataclasses.dataclass(slots=True)
-class Bound:
-    """What a step is bound to.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Binding:
+    """Shapes of a graph's inputs, and addresses of all its tensors."""
 
-    Attributes:
-        key: tells it from others.
-        shapes: of each input that has symbolic dimensions.
-        addresses: of every tensor.
-    """
-
-    key: Key
     shapes: Mapping[str, Sequence[int]]
     addresses: Mapping[str, int]
 
@@ -59,6 +52,20 @@ class Slot:
     context: Any
     ran: bool = False
     graph: Any = None
+
+
+def bind(context: Any, binding: Binding) -> None:
+    """Tell a context the shapes of its inputs and the addresses of all its tensors.
+
+    Raises:
+        DeviceError: TensorRT refuses one, which is named.
+    """
+    for name, shape in binding.shapes.items():
+        if not context.set_input_shape(name, tuple(shape)):
+            raise DeviceError(f"TensorRT refuses shape {tuple(shape)} for {name}")
+    for name, address in binding.addresses.items():
+        if not context.set_tensor_address(name, address):
+            raise DeviceError(f"TensorRT refuses the address of {name}")
 
 
 class Stepper:
@@ -78,20 +85,21 @@ class Stepper:
         self.capturing, self.captures = True, 0
         self.notes: list[str] = []
 
-    def step(self, bound: Bound, frame: Frame, positions: int, logits: bool) -> None:
+    def step(self, key: Key, binding: Callable[[], Binding], frame: Frame, positions: int, logits: bool) -> None:
         """Run one step to its end.
 
         Args:
-            bound: shapes and addresses.
+            key: tells a decoding step's binding from others, so that one that is in place need not be made again.
+            binding: makes it.
             frame: where its numbers are; what it was given has been written.
             positions: how many positions are wanted, of all rows together.
             logits: whether their logits come to the host, beside the chosen tokens.
         """
-        if not frame.decodes:
-            bind(self.prefill, bound.shapes, bound.addresses)
-            self.queue(self.prefill, frame, positions, logits)
+        if frame.decodes:
+            self.decode(self.slot((key, logits), binding), frame, positions, logits)
         else:
-            self.decode(bound, frame, positions, logits)
+            bind(self.prefill, binding())
+            self.queue(self.prefill, frame, positions, logits)
         self.device.synchronize()
 
     def queue(self, context: Any, frame: Frame, positions: int, logits: bool) -> None:
@@ -99,8 +107,7 @@ class Stepper:
         execute(context, self.device.stream, self.engine.logger)
         frame.download(positions, logits)
 
-    def decode(self, bound: Bound, frame: Frame, positions: int, logits: bool) -> None:
-        slot = self.slot(bound, (bound.key, logits))
+    def decode(self, slot: Slot, frame: Frame, positions: int, logits: bool) -> None:
         if slot.ran and slot.graph is None and self.capturing and self.capturable(slot.context):
             self.capture(slot, lambda: self.queue(slot.context, frame, positions, logits))
         if slot.graph is not None:
@@ -109,7 +116,7 @@ class Stepper:
             self.queue(slot.context, frame, positions, logits)
         slot.ran = True
 
-    def slot(self, bound: Bound, key: tuple[Key, bool]) -> Slot:
+    def slot(self, key: tuple[Key, bool], binding: Callable[[], Binding]) -> Slot:
         """The context that is bound so already, or one bound anew: the one that was not used for the longest time."""
         if (slot := self.slots.get(key)) is not None:
             self.slots.move_to_end(key)
@@ -117,7 +124,7 @@ class Stepper:
         if not self.spares and len(self.slots) >= MOST_SLOTS:
             self.retire(next(iter(self.slots)))
         slot = Slot(self.spares.pop() if self.spares else self.make_context(DECODE))
-        bind(slot.context, bound.shapes, bound.addresses)
+        bind(slot.context, binding())
         self.slots[key] = slot
         return slot
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgeformer.runtime import names
 from edgeformer.runtime.backends.tensorrt.driver import Device
-from edgeformer.runtime.backends.tensorrt.stepping import Bound, Key
+from edgeformer.runtime.backends.tensorrt.stepping import Binding, Key
 from edgeformer.runtime.backends.tensorrt.stores import Block, Frame, RowStore
 from edgeformer.runtime.names import Sizes
 
@@ -63,13 +63,17 @@ class Workspace:
             self.long = Frame(self.device, self.rows, q_len, wanted, self.sizes.vocab_size)
         return self.long
 
-    def bound_encoder(self, batch: int) -> Bound:
+    def key(self, batch: int) -> Key:
+        """Of a decoding step of so many rows."""
+        return Key(self.number, self.swapped, batch)
+
+    def encoder_binding(self, batch: int) -> Binding:
         shapes = {names.INPUT_IDS: (batch, self.source_len), names.SOURCE_LENGTHS: (batch,)}
         addresses = {name: self.texts.address(name) for name in self.texts.offsets}
         addresses |= zip(names.encoded_names(self.sizes), self.sources.addresses(), strict=True)
-        return Bound(Key(self.number, False, batch), shapes, addresses)
+        return Binding(shapes, addresses)
 
-    def bound_step(self, frame: Frame, batch: int, q_len: int, wanted: int) -> Bound:
+    def step_binding(self, frame: Frame, batch: int, q_len: int, wanted: int) -> Binding:
         sizes = self.sizes
         shapes = {
             names.INPUT_IDS: (batch, q_len),
@@ -84,7 +88,7 @@ class Workspace:
         addresses = frame.addresses | dict(zip(names.past_names(sizes), past, strict=True))
         addresses |= zip(names.present_names(sizes), written, strict=True)
         addresses |= zip(names.encoded_names(sizes), self.sources.addresses(), strict=True)
-        return Bound(Key(self.number, self.swapped, batch), shapes, addresses)
+        return Binding(shapes, addresses)
 
     def stepped(self) -> None:
         """What a step wrote is what the next one reads."""
