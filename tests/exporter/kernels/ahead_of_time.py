@@ -1,7 +1,7 @@
 """Drives NVIDIA's `tensorrt.plugin`, as its lean runtime has it, through what a builder asks of a plugin.
 
-A program of its own: it puts a module named `tensorrt` together. The lean runtime lacks what only builders need, formats
-and symbolic dimensions; here a dimension is a number. The last line that it prints is a JSON object.
+A program of its own: it puts a module named `tensorrt` together. The lean runtime lacks what only builders need:
+formats and symbolic dimensions. Here a dimension is a number. The last line that it prints is a JSON object.
 """
 
 from __future__ import annotations
