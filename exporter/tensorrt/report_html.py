@@ -43,9 +43,9 @@ def total_weights(builds: Sequence[BuildReport]) -> dict[str, int]:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people: 21.6 MB."""
+    """A number of bytes for people, on one line: 21.6 MB."""
     power = min((len(str(count)) - 1) // 3, len(UNITS) - 1)
-    return f"{count / 1000**power:.{1 if power else 0}f} {UNITS[power]}"
+    return f"{count / 1000**power:.{1 if power else 0}f}\N{NO-BREAK SPACE}{UNITS[power]}"
 
 
 def shape(dims: Shape) -> str:
