@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False) -> None:
-    """Show the machine, the packages, which backends can run here, and how to get the others.
+    """Show the machine and its GPU, the packages, which backends can run here, and how to get the others.
 
-    Nothing is imported from a vendor and nothing is changed; missing parts are no error.
+    Of the vendors' libraries only the CUDA driver is asked, where cuda-python is installed. Nothing is changed; missing
+    parts are no error.
 
     Example:
       edgeformer doctor
@@ -24,15 +25,16 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print everythin
     from edgeformer.cli.machine import this_machine
 
     machine, versions, backends = this_machine(), requirements.installed_versions(), look_at_backends()
+    gpu = look_at_gpu()
     extras: dict[str, dict[str, Any]] = {
         extra: {"missing": missing, "install": requirements.install_command(extra) if missing else None}
         for extra, missing in ((extra, requirements.missing(extra)) for extra in requirements.EXTRAS)
     }
     if as_json:
-        found = {"machine": dataclasses.asdict(machine), "packages": versions, "backends": backends, "extras": extras}
-        printing.print_json(found)
+        found = {"machine": dataclasses.asdict(machine), "gpu": gpu, "packages": versions, "backends": backends}
+        printing.print_json({**found, "extras": extras})
         return
-    printing.print_table(["", ""], machine_rows(machine))
+    printing.print_table(["", ""], [*machine_rows(machine), *gpu_rows(gpu)])
     printing.print_table(["package", "version"], list(versions.items()))
     printing.print_table(["backend", "runs here"], [(name, reason or "yes") for name, reason in backends.items()])
     rows = [
@@ -54,6 +56,41 @@ def look_at_backends() -> dict[str, str | None]:
         except Exception as error:  # whatever a broken installation raises is what is looked for here
             found[point.name] = f"it does not load: {type(error).__name__}: {error}"
     return found
+
+
+def look_at_gpu() -> dict[str, Any]:
+    """The GPU that engines would run on, or `reason`: why there is none; and the TensorRT modules that are installed."""
+    from edgeformer.runtime.backends.tensorrt import driver, fitness
+    from edgeformer.runtime.errors import EdgeformerError
+
+    modules = {module: fitness.installed_version(module) for module in fitness.DISTRIBUTIONS}
+    installed = {module: version for module, version in modules.items() if version is not None}
+    try:
+        device = driver.open_device()
+        free, total = device.free_memory()
+    except EdgeformerError as error:
+        return {"tensorrt": installed, "reason": str(error)}
+    return {
+        "tensorrt": installed,
+        "name": device.name,
+        "compute_capability": device.compute_capability,
+        "shares_memory": device.integrated,
+        "cuda": device.driver_version,
+        "free_bytes": free,
+        "bytes": total,
+    }
+
+
+def gpu_rows(gpu: dict[str, Any]) -> list[tuple[str, Any]]:
+    from edgeformer.cli.printing import size
+
+    modules = ", ".join(f"{module} {version}" for module, version in gpu["tensorrt"].items()) or "none installed"
+    if "reason" in gpu:
+        return [("GPU for engines", gpu["reason"]), ("TensorRT", modules)]
+    memory = f"{size(gpu['free_bytes'])} of {size(gpu['bytes'])} free"
+    shared = ", shared with the CPU" if gpu["shares_memory"] else ""
+    capability = f"compute capability {gpu['compute_capability']}, CUDA {gpu['cuda']}"
+    return [("GPU for engines", f"{gpu['name']}, {capability}, {memory}{shared}"), ("TensorRT", modules)]
 
 
 def machine_rows(machine: Machine) -> list[tuple[str, Any]]:

@@ -21,6 +21,7 @@ from edgeformer.cli.doctor import doctor
 from edgeformer.cli.export import export
 from edgeformer.cli.inspect import inspect
 from edgeformer.cli.optimize import optimize
+from edgeformer.cli.plan import plan
 from edgeformer.cli.run import run
 from edgeformer.cli.targets import targets
 from edgeformer.cli.verify import verify
@@ -106,7 +107,7 @@ def help_of(command: Callable[..., None]) -> str:
 
 
 app.callback(help=help_of(edgeformer))(edgeformer)
-for command in (export, optimize, verify, run, inspect, bench, targets, doctor):
+for command in (export, optimize, verify, run, inspect, plan, bench, targets, doctor):
     app.command(help=help_of(command))(command)
 
 

@@ -26,7 +26,7 @@ def test_it_shows_machine_packages_backends_and_extras(cli: Callable[..., Any]) 
 
 def test_json_has_it_all(cli: Callable[..., Any]) -> None:
     found = cli("doctor", "--json").ok.json
-    assert set(found) == {"machine", "packages", "backends", "extras"}
+    assert set(found) == {"machine", "gpu", "packages", "backends", "extras"}
     assert found["machine"]["python"].count(".") >= 2
     assert found["packages"]["edgeformer"] == version("edgeformer")
     assert found["backends"]["ort-cpu"] is None
@@ -65,6 +65,28 @@ def test_the_extras_are_those_of_the_package() -> None:
             declared.setdefault(extra[1], set()).add(package[0])
     declared["export"] = declared["export"] - {"edgeformer[cpu]"} | declared["cpu"]
     assert {name: set(packages) for name, packages in EXTRAS.items()} == {name: declared[name] for name in EXTRAS}
+
+
+def test_the_gpu_or_why_there_is_none(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgeformer.runtime.backends.tensorrt import driver, fitness
+    from edgeformer.runtime.errors import BackendUnavailableError
+
+    class Pretence:
+        name, compute_capability, integrated, driver_version = "NVIDIA Pretence 4000", "8.9", True, "13.0"
+
+        def free_memory(self) -> tuple[int, int]:
+            return 6 * 10**9, 8 * 10**9
+
+    def missing() -> Any:
+        raise BackendUnavailableError(driver.NO_DRIVER)
+
+    monkeypatch.setattr(fitness, "installed_version", {"tensorrt": "11.4.0.1"}.get)
+    monkeypatch.setattr(driver, "open_device", Pretence)
+    assert "NVIDIA Pretence 4000, compute capability 8.9, CUDA 13.0, 6.0 GB of 8.0 GB free, shared" in cli("doctor").out
+    assert cli("doctor", "--json").ok.json["gpu"]["tensorrt"] == {"tensorrt": "11.4.0.1"}
+    monkeypatch.setattr(driver, "open_device", missing)
+    assert cli("doctor", "--json").ok.json["gpu"] == {"tensorrt": {"tensorrt": "11.4.0.1"}, "reason": driver.NO_DRIVER}
+    assert driver.NO_DRIVER in cli("doctor").ok.out
 
 
 # The machine, from the files of others

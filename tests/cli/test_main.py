@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-COMMANDS = ("export", "optimize", "verify", "run", "inspect", "bench", "targets", "doctor")
+COMMANDS = ("export", "optimize", "verify", "run", "inspect", "plan", "bench", "targets", "doctor")
 HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "tokenizers", "torch")
 
 SHOW_HELP = f"""
