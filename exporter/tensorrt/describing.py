@@ -84,8 +84,8 @@ def describe(
 
 
 def logged_memory(log: Sequence[LogLine]) -> dict[str, int]:
-    """Bytes that the log tells: `activations` of the profile that needs most, and `weights`."""
-    names = {"Activation": "activations", "Weights": "weights"}
+    """Bytes that the log tells: `activations` of the profile that needs most, and `weights in the engine`."""
+    names = {"Activation": "activations", "Weights": "weights in the engine"}
     memory: dict[str, int] = {}
     for line in log:
         if match := MEMORY.search(line.text):
