@@ -26,6 +26,7 @@ from edgeformer.runtime.plugins.kernels import CACHED, MERGE, SPLITS, Kernel, Va
 from edgeformer.runtime.plugins.launching import Grid, Launcher, Loaded
 
 SOURCE = Path(compiling.__file__).with_name("attention.py")
+PREPARED: set[Any] = set()  # functions that the interpreter has prepared for the kernel that runs
 FOLDER = tempfile.TemporaryDirectory()  # of edited sources
 Tensors = Mapping[str, torch.Tensor]
 
@@ -77,6 +78,7 @@ class InterpretingLauncher(Launcher):
         names = [name for name in loaded.function.arg_names if name not in loaded.module]
         values = {name: arguments.get(name) for name in names}
         given = {name: self.at(value) if name.endswith("_ptr") and value else value for name, value in values.items()}
+        PREPARED.clear()
         loaded.function[grid](**given, **loaded.module)
 
     def at(self, address: int) -> torch.Tensor:
@@ -126,7 +128,10 @@ def load_kernels(edit: tuple[str, str] | None) -> Any:
 
 
 def mend_interpreter() -> None:
-    """Triton 3.9's interpreter holds bfloat16 as bits, and multiplies those; overflow checks are half of its time."""
+    """Triton 3.9's interpreter holds bfloat16 as bits, and multiplies those.
+
+    Most of its time are overflow checks, and preparing a function again at every call of it; both are left out.
+    """
     from triton.runtime import interpreter
 
     builder, multiply = interpreter.interpreter_builder, interpreter.interpreter_builder.create_dot
@@ -137,6 +142,13 @@ def mend_interpreter() -> None:
         bits = handle.data.astype("uint32") << 16
         return interpreter.TensorHandle(bits.view("float32"), interpreter.tl.float32)
 
+    def call(function: Any, *arguments: Any, **named: Any) -> Any:
+        if function.fn not in PREPARED:
+            interpreter._patch_lang(function.fn)
+            PREPARED.add(function.fn)
+        return function.rewrite()(*arguments, **named)
+
+    interpreter.InterpretedFunction.__call__ = call
     builder.create_dot = lambda a, b, *others: multiply(widened(a), widened(b), *others)
     builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)
 

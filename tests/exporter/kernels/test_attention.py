@@ -99,15 +99,13 @@ def test_it_writes_the_cache_and_attends_to_it_as_pytorch_does(
     assert difference(interpreter, variant, inputs_of(variant, q_len, [0, 41], 71)) < ROUNDING["float32"]
 
 
-@pytest.mark.parametrize(("heads", "kv_heads"), [(3, 1), (6, 2), (20, 1)])
-@pytest.mark.parametrize("q_len", [1, 6])
+@pytest.mark.parametrize(("heads", "kv_heads", "q_len"), [(3, 1, 1), (6, 2, 1), (20, 1, 1), (3, 1, 6), (20, 1, 6)])
 def test_heads_that_share_keys_read_their_own(interpreter: Interpreter, heads: int, kv_heads: int, q_len: int) -> None:
     variant = cached(heads=heads, kv_heads=kv_heads)
     assert difference(interpreter, variant, inputs_of(variant, q_len, [0, 29], 67)) < ROUNDING["float32"]
 
 
-@pytest.mark.parametrize("window", [1, 4, 33])
-@pytest.mark.parametrize("q_len", [1, 18])
+@pytest.mark.parametrize(("window", "q_len"), [(4, 1), (33, 1), (1, 18), (33, 18)])
 def test_a_sliding_window_hides_what_lies_before_it(interpreter: Interpreter, window: int, q_len: int) -> None:
     variant = cached(heads=2, kv_heads=1, window=window)
     assert difference(interpreter, variant, inputs_of(variant, q_len, [3, 60], 79)) < ROUNDING["float32"]
