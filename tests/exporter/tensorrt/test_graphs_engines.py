@@ -1,0 +1,56 @@
+"""TensorRT-RTX, which builds without a GPU, takes every graph: each attention fused, each cache updated in place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+
+from .typed_graphs import typed
+
+trt: Any = pytest.importorskip("tensorrt_rtx")
+
+LIMITS = {"batch": (1, 2, 4), "q_len": (1, 8, 16), "source_len": (1, 8, 32), "n": (1, 1, 16)}
+
+
+def build(model: ir.Model) -> Counter[str]:
+    """Layers of the network, by kind, of which an engine was built without any attention falling apart."""
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    network = builder.create_network()
+    parser = trt.OnnxParser(network, logger)
+    assert parser.parse(ir.to_proto(model).SerializeToString()), [
+        parser.get_error(i).desc() for i in range(parser.num_errors)
+    ]
+    config = builder.create_builder_config()
+    config.num_compute_capabilities = 1
+    config.set_compute_capability(trt.ComputeCapability.SM89, 0)
+    profile = builder.create_optimization_profile()
+    for value in model.graph.inputs:
+        dims = [LIMITS[str(d.value)] if isinstance(d, ir.SymbolicDim) else (d,) * 3 for d in value.shape]
+        profile.set_shape(value.name, *zip(*dims, strict=True))
+    config.add_optimization_profile(profile)
+    assert builder.build_serialized_network(network, config).nbytes > 0
+    return Counter(str(network.get_layer(i).type).split(".")[-1] for i in range(network.num_layers))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "weights"), [("float16", None), ("bfloat16", None), ("float16", "int8"), ("float16", "int4")]
+)
+def test_a_step_builds_with_every_attention_fused(tiny_bundle: Path, dtype: str, weights: str | None) -> None:
+    layers = build(typed(tiny_bundle, "decoder", dtype=dtype, weights=weights, capacity=32))
+    assert (layers["ATTENTION_INPUT"], layers["KV_CACHE_UPDATE"]) == (4, 4)
+    assert layers["DEQUANTIZE"] == (16 if weights else 0)
+
+
+def test_an_encoder_builds_with_every_attention_fused(tiny_bundle: Path) -> None:
+    assert build(typed(tiny_bundle, "encoder", weights="int8"))["ATTENTION_INPUT"] == 2
+
+
+def test_the_primitive_form_builds_without_any_layer_of_attention(tiny_bundle: Path) -> None:
+    layers = build(typed(tiny_bundle, "decoder", attention="primitive", capacity=32))
+    assert (layers["ATTENTION_INPUT"], layers["KV_CACHE_UPDATE"]) == (0, 0)
+    assert layers["SOFTMAX"] == 4
