@@ -52,6 +52,9 @@ def run(
     stream: Annotated[
         bool, typer.Option("--stream", help="Print each piece of text as it comes; greedy only.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say what runs, and why none of the others, to standard error.")
+    ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -78,6 +81,8 @@ def run(
 
     lines = inputs.given(texts or [], file)
     model = load(bundle, artifact, threads=threads)
+    if verbose:
+        print_choice(model)
     config = options(
         model.generation_config,
         num_beams=num_beams,
@@ -95,6 +100,13 @@ def run(
     with progress.counting("inputs", total, hidden=sys.stdout.isatty()) as on_done:
         for line, generation in generate(model, lines, config, batch_size, on_done):
             print_generation(line, generation, config, alone=alone, as_json=as_json)
+
+
+def print_choice(model: Model) -> None:
+    """What was loaded, and why it is none of the bundle's other artifacts."""
+    print(f"runs {model.artifact.name}", file=sys.stderr)
+    for name, reason in model.passed_over.items():
+        print(f"  not {name}: {reason}", file=sys.stderr)
 
 
 def options(defaults: GenerationConfig, **given: Any) -> GenerationConfig:

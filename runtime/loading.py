@@ -9,8 +9,10 @@ from edgeformer.runtime.bundle import Artifact, open_bundle, read_manifest
 from edgeformer.runtime.errors import BackendUnavailableError, TargetError
 from edgeformer.runtime.model import Model
 
-# An artifact made for a target before the portable graphs; full precision before what rounds weights.
-PRECISIONS = ("fp32", "int8", "int8-rows")
+# The best first: an engine for this machine's GPU, ONNX Runtime on a GPU, and on the CPU; then what rounds least.
+BACKENDS = ("tensorrt", "ort-cuda", "ort-cpu")
+PRECISIONS = ("fp16", "bf16", "fp32", "int8", "int8-rows", "int4")
+PORTABLE = "onnx"
 
 
 def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None = None) -> Model:
@@ -19,34 +21,75 @@ def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None
     Args:
         bundle: the bundle's folder.
         artifact: name of the artifact to load, as `edgeformer inspect` lists them; the best that runs here where it is
-            None: one made for a target before the portable graphs, and full precision before 8 bits.
+            None: an engine for the GPU that is here, then ONNX Runtime on it, then on the CPU, then the portable
+            graphs; of several, the one that rounds least. `model.passed_over` says why it is none of the others.
         threads: cores to use; all where it is None.
 
     Raises:
         BundleError: the bundle is missing, damaged or too new; every problem is named.
         TargetError: it holds no such artifact.
-        BackendUnavailableError: what the artifact needs is not installed.
+        BackendUnavailableError: what the artifact needs is not installed, or nothing runs here.
+        NotEnoughMemoryError: what it needs does not fit into the memory that is free.
     """
     folder = Path(bundle)
-    chosen = choose(folder, artifact)
-    return Model(open_bundle(folder, artifacts=lambda candidate: candidate.name == chosen.name), chosen, threads)
+    if artifact is not None:
+        return load_artifact(folder, choose(folder, artifact), threads)
+    passed_over: dict[str, str] = {}
+    while True:
+        chosen = best(folder, passed_over)
+        try:
+            model = load_artifact(folder, chosen, threads)
+        except BackendUnavailableError as error:  # what only loading shows, such as a provider that does not start
+            passed_over[chosen.name] = str(error)
+            continue
+        after = [other.name for other in ranked(folder) if other.name not in passed_over and other != chosen]
+        model.passed_over = passed_over | dict.fromkeys(after, f"{chosen.name} comes before it")
+        return model
+
+
+def load_artifact(folder: Path, artifact: Artifact, threads: int | None) -> Model:
+    return Model(open_bundle(folder, artifacts=lambda candidate: candidate.name == artifact.name), artifact, threads)
 
 
 def choose(folder: Path, name: str | None) -> Artifact:
+    """The artifact of this name, the best that should run here where it is None.
+
+    Raises:
+        TargetError: there is none of this name.
+        BackendUnavailableError: nothing runs here; the reason of each is named.
+    """
+    if name is None:
+        return best(folder, {})
     artifacts = read_manifest(folder).artifacts
-    if name is not None:
-        for artifact in artifacts:
-            if artifact.name == name:
-                return artifact
-        raise TargetError(f"bundle {folder} has no artifact {name!r}; it has: {', '.join(a.name for a in artifacts)}")
-    reasons: list[str] = []
-    for artifact in sorted(artifacts, key=rank):
+    for artifact in artifacts:
+        if artifact.name == name:
+            return artifact
+    raise TargetError(f"bundle {folder} has no artifact {name!r}; it has: {', '.join(a.name for a in artifacts)}")
+
+
+def best(folder: Path, passed_over: dict[str, str]) -> Artifact:
+    """The best artifact that is not passed over and lacks nothing; those before it are added with what they lack.
+
+    Raises:
+        BackendUnavailableError: there is none; the reason of each is named.
+    """
+    for artifact in ranked(folder):
+        if artifact.name in passed_over:
+            continue
         if (reason := lacking(artifact)) is None:
             return artifact
-        reasons.append(f"{artifact.name}: {reason}")
+        passed_over[artifact.name] = reason
+    reasons = [f"{name}: {reason}" for name, reason in passed_over.items()]
     raise BackendUnavailableError(f"nothing in bundle {folder} can run here: {'; '.join(reasons) or 'it is empty'}")
 
 
-def rank(artifact: Artifact) -> tuple[bool, int]:
-    known = artifact.precision in PRECISIONS
-    return artifact.name == "onnx", PRECISIONS.index(artifact.precision) if known else len(PRECISIONS)
+def ranked(folder: Path) -> list[Artifact]:
+    """A bundle's artifacts, the best first."""
+    return sorted(read_manifest(folder).artifacts, key=rank)
+
+
+def rank(artifact: Artifact) -> tuple[bool, int, int]:
+    def place(name: str, order: tuple[str, ...]) -> int:
+        return order.index(name) if name in order else len(order)
+
+    return artifact.name == PORTABLE, place(artifact.backend, BACKENDS), place(artifact.precision, PRECISIONS)

@@ -33,6 +33,18 @@ def lines(*words: str) -> bytes:
 # What is printed
 
 
+def test_what_runs_and_why_nothing_else_is_told_on_demand(
+    cli: Callable[..., Any], bundle: Path, edit: Callable[..., None]
+) -> None:
+    edit(lambda manifest: manifest["artifacts"][1].update(needs={"onnxruntime": "999.0"}))
+    result = cli("run", "-v", bundle, "hello").ok
+    lines = result.err.splitlines()
+    assert lines[0] == "runs ort-cpu-int8"
+    assert lines[1].startswith("  not ort-cpu-fp32: it needs onnxruntime 999.0, ")
+    assert lines[2] == "  not onnx: ort-cpu-int8 comes before it"
+    assert len(result.out.splitlines()) == 1
+
+
 def test_one_text_gives_its_result_alone(cli: Callable[..., Any], tiny_bundle: Path, model: Model) -> None:
     result = cli("run", tiny_bundle, "hello").ok
     assert (result.out, result.err) == (f"{texts(model, ['hello'])[0]}\n", "")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgeformer.runtime import load
+from edgeformer.exporter.targets import TARGETS
+from edgeformer.runtime import load, loading
 from edgeformer.runtime.backends import backends, older, onnxruntime_cpu
+from edgeformer.runtime.bundle import Artifact
 from edgeformer.runtime.errors import BackendUnavailableError, TargetError
 from edgeformer.runtime.loading import choose
 
@@ -44,6 +47,59 @@ def test_the_best_that_runs_here_is_taken(bundle: Path) -> None:
     change(bundle, "ort-cpu-int8", needs={"onnxruntime": "999.0"})
     change(bundle, "onnx", needs={})
     assert choose(bundle, None).name == "onnx"
+
+
+def test_why_the_others_were_passed_over_is_told(bundle: Path) -> None:
+    change(bundle, "ort-cpu-fp32", needs={"onnxruntime": "999.0"})
+    model = load(bundle)
+    assert model.artifact.name == "ort-cpu-int8"
+    assert list(model.passed_over) == ["ort-cpu-fp32", "onnx"]
+    assert model.passed_over["ort-cpu-fp32"].startswith("it needs onnxruntime 999.0, ")
+    assert model.passed_over["onnx"] == "ort-cpu-int8 comes before it"
+    assert load(bundle, "ort-cpu-int8").passed_over == {}  # none was looked at
+
+
+def test_what_shows_only_when_it_is_loaded_is_passed_over_too(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = loading.Model
+
+    def model(bundle: Any, artifact: Artifact, threads: int | None) -> Any:
+        if artifact.precision == "fp32" and artifact.target == "ort-cpu":
+            raise BackendUnavailableError("it does not start")
+        return original(bundle, artifact, threads)
+
+    monkeypatch.setattr(loading, "Model", model)
+    found = load(bundle)
+    assert found.artifact.name == "ort-cpu-int8"
+    assert found.passed_over == {"ort-cpu-fp32": "it does not start", "onnx": "ort-cpu-int8 comes before it"}
+    with pytest.raises(BackendUnavailableError, match="it does not start"):
+        load(bundle, "ort-cpu-fp32")
+
+
+def test_engines_come_first_then_gpus_then_the_cpu_then_the_portable_graphs() -> None:
+    def named(name: str, backend: str, precision: str) -> Artifact:
+        return Artifact(name, name, backend, precision, graphs={}, files={}, versions={}, needs={})
+
+    best_first = [
+        named("tensorrt-rtx-fp16", "tensorrt", "fp16"),
+        named("tensorrt-rtx-bf16", "tensorrt", "bf16"),
+        named("tensorrt-11-fp32", "tensorrt", "fp32"),
+        named("tensorrt-rtx-int8", "tensorrt", "int8"),
+        named("tensorrt-rtx-int4", "tensorrt", "int4"),
+        named("ort-cuda-fp16", "ort-cuda", "fp16"),
+        named("ort-cpu-fp32", "ort-cpu", "fp32"),
+        named("ort-cpu-int8", "ort-cpu", "int8"),
+        named("ort-cpu-int8-rows", "ort-cpu", "int8-rows"),
+        named("other-fp32", "of the future", "fp32"),
+        named("onnx", "ort-cpu", "fp32"),
+    ]
+    shuffled = random.Random(0).sample(best_first, len(best_first))
+    assert shuffled != best_first
+    assert sorted(shuffled, key=loading.rank) == best_first
+
+
+def test_every_backend_and_precision_of_the_targets_has_its_rank() -> None:
+    assert {target.backend for target in TARGETS.values()} == set(loading.BACKENDS)
+    assert {precision for target in TARGETS.values() for precision in target.precisions} == set(loading.PRECISIONS)
 
 
 def test_if_nothing_runs_here_every_reason_is_named(bundle: Path) -> None:
