@@ -9,11 +9,11 @@ from edgeformer.exporter.targets.rows import TARGETS, Target
 from edgeformer.runtime.backends import older
 from edgeformer.runtime.errors import TargetError
 
-# The least compute capability of each precision, by module. bf16: Turing has none. int8 and int4 of RTX: its support
-# matrix (its builder refuses int4 on 7.5 as well).
+# The least compute capability of each precision, by module. bf16: Turing has none. RTX: its support matrix; its builder
+# refuses int4 on 7.5 as well (run), and products in fp32 gave zeros there (reported in pytorch/TensorRT #4643).
 LEAST_GPU = {
     TENSORRT: {"bf16": "8.0"},
-    RTX: {"bf16": "8.0", "int8": "8.0", "int4": "8.0"},
+    RTX: {"bf16": "8.0", "fp32": "8.0", "int8": "8.0", "int4": "8.0"},
 }
 UNFUSED_PRECISIONS = ("fp32",)  # no form of attention is fused in them: run with RTX 1.7.1, documented for TensorRT
 

@@ -81,8 +81,9 @@ CUDA_HALF = (
     "which check the graphs, have no bfloat16."
 )
 NO_TENSORRT_PROVIDER = (
-    "Its TensorRT provider is not used: it would take the graph apart at every attention, none of which it knows, and "
-    "compile the pieces at the first run of each shape. A tensorrt target is one engine, compiled once."
+    "ONNX Runtime's TensorRT provider is not used: TensorRT's parser refuses these graphs at every attention (run with "
+    "RTX 1.7.1: no lengths as a mask), so that it would compile the pieces between at the first run of each shape. A "
+    "tensorrt target is one engine, compiled once."
 )
 
 ROWS = (
@@ -100,8 +101,8 @@ ROWS = (
     Target("tensorrt-rtx", "tensorrt", PLANS, ("native",), BUILT, RTX, ("1.7", "2.0"), None,
            ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"), ("8.0", "8.6", "8.9", "12.0", "12.1"),
            notes=("Builds without a GPU, for the compute capabilities that are named (run with 1.7.1).",
-                  "7.5 is not in the portable set: the vendor's support matrix advises against engines that serve it and "
-                  "others, and has no bf16, int8 or int4 there. Named beside others, fp16 builds (run).",
+                  "7.5 is not in the portable set: the vendor's support matrix advises against engines that serve it "
+                  "and others, and has no bf16, int8 or int4 there. Named beside others, fp16 builds (run).",
                   "No plugins (run). Stripped and refittable plans ask for a driver when they are built (run). Flags "
                   "for weight streaming and hardware compatibility are taken and change nothing (run).")),
     jetson("jetson-orin-jp6", ("10.3", "10.4"), "8.7", WITHOUT_LAYERS, NO_LAYERS, INT8, "JetPack 6.1 and 6.2."),

@@ -200,6 +200,8 @@ def test_turing_is_refused_what_it_lacks_with_what_it_has(precision: str) -> Non
     message = refused("tensorrt-rtx", precision, compute_capabilities=["7.5"])
     assert f"compute capability 7.5 has no {precision} on target tensorrt-rtx" in message
     assert "take fp16 there, or one of 8.0, 8.6, 8.9, 12.0, 12.1" in message
+    with pytest.raises(TargetError, match="compute capability 7.5 has no fp32"):
+        choose_target("tensorrt-rtx", "fp32", compute_capabilities=["7.5"], allow_unfused=True)
 
 
 def test_a_gpu_that_a_row_does_not_have_is_refused_with_the_rows_that_have_it() -> None:
