@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgeformer.exporter.kernels.resources import read_resources
-from edgeformer.exporter.kernels.tiles import block_dim, tile_of
+from edgeformer.exporter.kernels.tiles import TURING, Tile, block_dim, tile_of
 from edgeformer.runtime.errors import BackendUnavailableError, TargetError
 from edgeformer.runtime.plugins.kernels import (
     CACHED,
@@ -27,7 +27,7 @@ from edgeformer.runtime.plugins.kernels import (
     write_index,
 )
 
-COMPUTE_CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
+COMPUTE_CAPABILITIES = ("7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
 PORTABLE = "8.0"  # PTX for this one, read by every later GPU; from 9.0 on the compiler's PTX is for one GPU alone
 PORTABLE_PTX_VERSION = 80  # the PTX of CUDA 12.0: every driver of CUDA 12 and later reads it, JetPack 6's among them
 SHORTEST_HEAD, LONGEST_HEAD, HEAD_STEP = 16, 128, 8
@@ -67,7 +67,7 @@ def write_kernels(folder: Path, variants: Iterable[Variant], compute_capabilitie
     return kernels
 
 
-def check_request(variants: Iterable[Variant], compute_capabilities: Iterable[str]) -> None:
+def check_request(variants: Iterable[Variant], compute_capabilities: Sequence[str]) -> None:
     for capability in compute_capabilities:
         if capability not in COMPUTE_CAPABILITIES:
             known = ", ".join(COMPUTE_CAPABILITIES)
@@ -80,6 +80,8 @@ def check_request(variants: Iterable[Variant], compute_capabilities: Iterable[st
             )
         if variant.dtype not in TYPES:
             raise TargetError(f"{variant}: type is {variant.dtype}, our attention kernels take {', '.join(TYPES)}")
+        if variant.dtype == "bfloat16" and TURING in compute_capabilities:
+            raise TargetError(f"{variant}: compute capability {TURING} has no bfloat16; float16 works")
         if variant.num_kv_heads < 1 or variant.num_heads % variant.num_kv_heads:
             raise TargetError(f"{variant}: num_heads is not a multiple of num_kv_heads")
 
@@ -99,7 +101,8 @@ def compile_kernel(variant: Variant, form: str, compute_capability: str, *, port
     from triton.backends.compiler import GPUTarget
 
     number = int(compute_capability.replace(".", ""))
-    source, tile = source_of(variant, form), tile_of(variant, form)
+    tile = tile_of(variant, form, compute_capability)
+    source = source_of(variant, form, tile)
     options: dict[str, Any] = {"num_warps": tile.num_warps, "num_stages": tile.num_stages, "enable_fp_fusion": True}
     if portable:
         options["ptx_version"] = PORTABLE_PTX_VERSION
@@ -141,13 +144,13 @@ def slug(variant: Variant) -> str:
     return f"{variant.operator}-{variant.dtype}-{heads}-scale-{variant.scale:.6g}-window-{variant.window}"
 
 
-def source_of(variant: Variant, form: str) -> Any:
+def source_of(variant: Variant, form: str, tile: Tile) -> Any:
     """What Triton compiles: a kernel with its types and constants. An argument that is constant None goes away."""
     from triton.compiler import ASTSource
 
     from edgeformer.exporter.kernels import attention
 
-    merges, tile = form == MERGE, tile_of(variant, form)
+    merges = form == MERGE
     function = attention.merge_splits if merges else attention.attention
     constants = constants_of(variant, SPLITS if merges else tile.splits, tile.rows, tile.keys)
     if not merges:

@@ -32,6 +32,7 @@ class Multiprocessor:
 REGISTERS, WARP, REGISTER_UNIT = 65536, 32, 256  # registers are handed out to warps in units of 256
 SYSTEM_SHARED = 1024
 MULTIPROCESSORS = {
+    "7.5": Multiprocessor(32, 16, 64 * 1024),
     "8.0": Multiprocessor(64, 32, 164 * 1024),
     "8.6": Multiprocessor(48, 16, 100 * 1024),
     "8.7": Multiprocessor(48, 16, 164 * 1024),

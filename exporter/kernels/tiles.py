@@ -9,6 +9,7 @@ import dataclasses
 
 from edgeformer.runtime.plugins.kernels import DECODE, FEW_ROWS, PREFILL, SPLITS, Variant
 
+TURING = "7.5"
 LEAST_DIM = 16  # of a tensor core's product
 
 
@@ -28,10 +29,15 @@ def block_dim(head_dim: int) -> int:
     return max(LEAST_DIM, 1 << (head_dim - 1).bit_length())
 
 
-def tile_of(variant: Variant, form: str) -> Tile:
-    """The tile of a form. float32, whose products have no tensor cores, takes few rows in every form."""
-    wide, plain = block_dim(variant.head_dim) > 64, variant.dtype == "float32"
-    if form == PREFILL and not plain:
+def tile_of(variant: Variant, form: str, compute_capability: str) -> Tile:
+    """The tile of a form on a GPU.
+
+    float32, whose products have no tensor cores, and Turing, whose registers a tile of 64 rows overflows, take few rows
+    in every form.
+    """
+    wide, plain, turing = block_dim(variant.head_dim) > 64, variant.dtype == "float32", compute_capability == TURING
+    if form == PREFILL and not plain and not turing:
         return Tile(rows=64, keys=32, splits=1, num_warps=8 if wide else 4)
-    keys = 16 if wide and plain else 32 if wide or plain else 64
-    return Tile(rows=FEW_ROWS, keys=keys, splits=SPLITS if form == DECODE else 1, num_warps=4)
+    keys = 16 if wide and plain else 32 if wide or plain or turing else 64
+    splits, stages = SPLITS if form == DECODE else 1, 1 if turing else 2
+    return Tile(rows=FEW_ROWS, keys=keys, splits=splits, num_warps=4, num_stages=stages)

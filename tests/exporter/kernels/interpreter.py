@@ -66,7 +66,7 @@ class InterpretingLauncher(Launcher):
         self.modules, self.memory = kernels, memory
 
     def load(self, variant: Variant, form: str) -> Loaded:
-        tile = tiles.tile_of(variant, form)
+        tile = tiles.tile_of(variant, form, "8.7")
         splits = SPLITS if form == MERGE else tile.splits
         rows = 1 if form == MERGE else tile.rows
         function = self.modules.merge_splits if form == MERGE else self.modules.attention

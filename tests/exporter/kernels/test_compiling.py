@@ -94,7 +94,8 @@ def test_a_kernel_that_uses_its_scratch_pointers_is_refused() -> None:
         ({"head_dim": 20}, "8.7", "16 to 128 in multiples of 8"),
         ({"dtype": "int8"}, "8.7", "take float16, bfloat16, float32"),
         ({"num_kv_heads": 3}, "8.7", "num_heads is not a multiple of num_kv_heads"),
-        ({}, "7.5", "not made for compute capability 7.5; known: 8.0"),
+        ({}, "7.0", "not made for compute capability 7.0; known: 7.5"),
+        ({"dtype": "bfloat16"}, "7.5", "compute capability 7.5 has no bfloat16"),
     ],
 )
 def test_what_the_kernels_do_not_take_is_refused_before_anything_is_written(

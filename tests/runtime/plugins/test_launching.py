@@ -6,15 +6,16 @@ import ctypes
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgeformer.runtime.errors import BackendUnavailableError, BundleError, DeviceError
 from edgeformer.runtime.plugins.attention import Extents, attend, workspace_bytes
 from edgeformer.runtime.plugins.kernels import INDEX, PREFILL, Variant, read_kernels
-from edgeformer.runtime.plugins.launching import Launcher
+from edgeformer.runtime.plugins.launching import Launcher, Loaded
 
-from .conftest import CACHED_ATTENTION, SOURCE_ATTENTION
+from .conftest import CACHED_ATTENTION, SOURCE_ATTENTION, record
 from .drivers import RecordingDriver
 
 MakeFolder = Callable[..., Path]
@@ -170,16 +171,30 @@ def test_an_index_is_missing_damaged_or_too_new_in_one_line(make_folder: MakeFol
         read_kernels(tmp_path / "elsewhere")
 
 
-def test_without_a_driver_the_real_bindings_give_one_line(make_folder: MakeFolder) -> None:
-    driver = pytest.importorskip("cuda.bindings.driver")
+@pytest.fixture
+def real_bindings() -> Any:
+    """cuda-python, on a machine without a driver."""
+    bindings = pytest.importorskip("cuda.bindings.driver")
     try:
-        driver.cuInit(0)
+        bindings.cuInit(0)
     except (RuntimeError, ImportError):
-        pass
-    else:
-        pytest.skip("there is a driver here")
+        return bindings
+    pytest.skip("there is a driver here")
+
+
+def test_without_a_driver_the_real_bindings_give_one_line(make_folder: MakeFolder, real_bindings: Any) -> None:
     launcher = Launcher()
     launcher.add_folder(make_folder("8.7"))
     with pytest.raises(BackendUnavailableError, match="there is no NVIDIA driver here") as raised:
         launcher.load(CACHED_ATTENTION, PREFILL)
     assert "\n" not in str(raised.value)
+
+
+def test_the_real_bindings_take_our_arguments_before_they_look_for_the_driver(real_bindings: Any) -> None:
+    launcher, kernel = Launcher(), record(CACHED_ATTENTION, PREFILL)
+    launcher.started = real_bindings
+    loaded = Loaded(kernel, real_bindings.CUfunction(1), None)
+    numbers = {name: 1 << 40 if kind == "pointer" else 7 for name, kind in kernel.arguments}
+    for arguments, error in ((numbers, "NVIDIA"), ({**numbers, "q_len": "seven"}, "str")):
+        with pytest.raises((RuntimeError, TypeError), match=error):
+            launcher.launch(loaded, (1, 1, 1), arguments, STREAM)  # type: ignore[arg-type]
