@@ -57,7 +57,8 @@ def test_the_report_gets_the_median_of_each_layer() -> None:
     layers = tuple(Layer(name, "kgen", "", "float16", (), ()) for name in ("mha", "copy"))
     build = BuildReport(
         role="decoder", attentions=(), cache_updates=(), layers=layers, compiled=True, inputs=(), outputs=(),
-        weights={}, plan_bytes=1, memory={}, seconds=1.0, profiles=(), settings={}, versions={}, unused_inputs=(), log=(),
+        weights={}, plan_bytes=1, memory={}, seconds=1.0, profiles=(), settings={}, versions={}, unused_inputs=(),
+        log=(),
     )  # fmt: skip
     report = ArtifactReport("engines", "tensorrt-rtx", "fp16", (), {"decoder": build})
     timed = layer_times.with_times(report, TIMES).builds["decoder"]
