@@ -4,6 +4,7 @@ PYTEST_ARGS ?=
 DATA ?=
 ACCURACY_ARGS ?=
 SPEED_ARGS ?=
+GPU_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +13,7 @@ STUBS := $(VENV)/stubs/.installed
 DEMO := build/g2p
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo lint bench clean
+.PHONY: help setup test demo lint bench gpu-check clean
 
 help:
 	@echo 'make setup   create $(VENV) with everything that the other targets need; they call it themselves'
@@ -20,6 +21,7 @@ help:
 	@echo 'make demo    export, optimize, verify and run the letters-to-phonemes example; leaves $(DEMO)'
 	@echo 'make lint    ruff, mypy and import-linter'
 	@echo 'make bench   measure accuracy and speed of the example'
+	@echo 'make gpu-check  build and run all that the GPU here can, compare it with the CPU, and print a table for an issue'
 	@echo 'make clean   remove $(VENV), $(DEMO), dist and caches; a training run in build/ stays'
 	@echo
 	@echo 'PYTHON=python3.12           the interpreter for $(VENV): 3.10 or newer; an existing $(VENV) keeps its own'
@@ -76,6 +78,9 @@ bench: setup
 	@test -f '$(DATA)' || { echo 'DATA="$(DATA)" is no file: name the test list, as in make bench DATA=g014b2b.test' >&2; exit 1; }
 	$(BIN)/python benchmarks/g2p_accuracy.py --data '$(DATA)' $(ACCURACY_ARGS)
 	$(BIN)/python benchmarks/g2p_speed.py --data '$(DATA)' $(SPEED_ARGS)
+
+gpu-check: setup
+	$(BIN)/python benchmarks/gpu_check.py $(GPU_ARGS)
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

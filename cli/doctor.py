@@ -59,7 +59,7 @@ def look_at_backends() -> dict[str, str | None]:
 
 
 def look_at_gpu() -> dict[str, Any]:
-    """The GPU that engines would run on, or `reason`: why there is none; and the TensorRT modules that are installed."""
+    """The GPU that engines would run on, or `reason`: why there is none; and TensorRT's modules that are installed."""
     from edgeformer.runtime.backends.tensorrt import driver, fitness
     from edgeformer.runtime.errors import EdgeformerError
 

@@ -216,10 +216,22 @@ class PinnedMemory:
         self.close = weakref.finalize(self, release, device, "cuMemFreeHost", self.address)
 
 
-def release(device: Device, function: str, address: int) -> None:
-    """Give memory back; a driver that is shutting down has done so already."""
+class CapturedGraph:
+    """An executable graph, destroyed when it is closed or forgotten."""
+
+    def __init__(self, device: Device, graph: Any) -> None:
+        self.device, self.handle = device, device.call("cuGraphInstantiate", graph, 0)
+        self.close = weakref.finalize(self, release, device, "cuGraphExecDestroy", self.handle)
+
+    def launch(self) -> None:
+        """Queue all that was captured."""
+        self.device.call("cuGraphLaunch", self.handle, self.device.stream)
+
+
+def release(device: Device, function: str, handle: Any) -> None:
+    """Give something back; a driver that is shutting down has done so already."""
     try:
         with device.active():
-            device.call(function, address)
+            device.call(function, handle)
     except DeviceError:
         return

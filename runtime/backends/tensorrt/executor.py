@@ -38,7 +38,7 @@ class TensorRTExecutor:
     Attributes:
         bounds: the most that the profiles take.
         widest: tokens of each row that one step takes at most.
-        record: what runs: module, version, GPU, driver, and notes such as why CUDA graphs are off.
+        record: what its plans were built with and for.
     """
 
     def __init__(self, bundle: Bundle, artifact: Artifact) -> None:
@@ -56,6 +56,11 @@ class TensorRTExecutor:
         with self.device.active():
             self.load_engines()
             self.make_contexts()
+
+    @property
+    def notes(self) -> list[str]:
+        """What whoever measures should know, such as why CUDA graphs are off."""
+        return self.stepper.notes
 
     def load_engines(self) -> None:
         if any(f"/{PLUGIN_FILES}" in path for path in self.artifact.files):

@@ -102,7 +102,6 @@ class TensorRTRows:
                 self.grow(rows)
             else:
                 self.move(rows)
-            self.executor.device.synchronize()
         self.owners, self.source_lengths = self.owners[rows], self.source_lengths[rows]
         self.cache_lengths = self.cache_lengths[rows]
         self.longest = int(self.cache_lengths.max())

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from edgeformer.runtime.backends.tensorrt.driver import Device
+from edgeformer.runtime.backends.tensorrt.driver import CapturedGraph, Device
 from edgeformer.runtime.backends.tensorrt.engines import DECODE, PREFILL, LoadedEngine, execute
 from edgeformer.runtime.backends.tensorrt.stores import Frame
 from edgeformer.runtime.errors import DeviceError
@@ -51,7 +51,7 @@ class Slot:
 
     context: Any
     ran: bool = False
-    graph: Any = None
+    graph: CapturedGraph | None = None
 
 
 def bind(context: Any, binding: Binding) -> None:
@@ -111,7 +111,7 @@ class Stepper:
         if slot.ran and slot.graph is None and self.capturing and self.capturable(slot.context):
             self.capture(slot, lambda: self.queue(slot.context, frame, positions, logits))
         if slot.graph is not None:
-            self.device.call("cuGraphLaunch", slot.graph, self.device.stream)
+            slot.graph.launch()
         else:
             self.queue(slot.context, frame, positions, logits)
         slot.ran = True
@@ -150,7 +150,7 @@ class Stepper:
                 queue()
             finally:
                 graph = device.call("cuStreamEndCapture", device.stream)
-            slot.graph = device.call("cuGraphInstantiate", graph, 0)
+            slot.graph = CapturedGraph(device, graph)
             self.captures += 1
         except DeviceError as error:
             self.stop_capturing(str(error))
@@ -167,7 +167,7 @@ class Stepper:
         """Drop a slot's graph; its context serves another shape."""
         slot = self.slots.pop(key)
         if slot.graph is not None:
-            self.device.call("cuGraphExecDestroy", slot.graph)
+            slot.graph.close()
         self.spares.append(slot.context)
 
     def forget(self, owner: int) -> None:

@@ -81,6 +81,7 @@ class FakeCuda:
         self.streams: dict[int, Stream] = {}
         self.downloaded = 0  # bytes that came to the host
         self.launches = self.captures = 0
+        self.graphs = self.executables = 0  # that were not destroyed
         self.refuse_capture = False
 
     # The device
@@ -140,7 +141,8 @@ class FakeCuda:
         return address
 
     def cuMemFree(self, address: int) -> tuple[Result]:  # noqa: N802
-        assert not any(stream.queue for stream in self.streams.values()), "memory is given back while work is queued"
+        for stream in self.streams.values():  # which waits for them
+            self.cuStreamSynchronize(stream)
         del self.allocated[address], self.sizes[address]
         return (OK,)
 
@@ -207,9 +209,9 @@ class FakeCuda:
     # Graphs
 
     def cuStreamBeginCapture(self, stream: Stream, mode: int) -> tuple[Result]:  # noqa: N802
-        assert not stream.queue, "a capture begins before earlier work was waited for"
         if self.refuse_capture:
             return (UNSUPPORTED,)
+        self.graphs += 1
         stream.capture = Graph()
         return (OK,)
 
@@ -219,6 +221,7 @@ class FakeCuda:
 
     def cuGraphInstantiate(self, graph: Graph, flags: int) -> tuple[Result, Graph]:  # noqa: N802
         self.captures += 1
+        self.executables += 1
         return OK, Graph(graph)
 
     def cuGraphLaunch(self, graph: Graph, stream: Stream) -> tuple[Result]:  # noqa: N802
@@ -229,8 +232,10 @@ class FakeCuda:
         return (OK,)
 
     def cuGraphDestroy(self, graph: Graph) -> tuple[Result]:  # noqa: N802
+        self.graphs -= 1
         return (OK,)
 
     def cuGraphExecDestroy(self, graph: Graph) -> tuple[Result]:  # noqa: N802
         graph.alive = False
+        self.executables -= 1
         return (OK,)

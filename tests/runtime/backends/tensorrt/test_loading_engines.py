@@ -183,6 +183,8 @@ def test_who_forgets_a_model_has_its_memory_back(machine: Machine, engine_bundle
     gc.collect()
     assert machine.cuda.used == 0
     assert machine.cuda.allocated == {}
+    assert machine.cuda.captures > 0
+    assert (machine.cuda.graphs, machine.cuda.executables) == (0, 0)
 
 
 def test_memory_does_not_grow_with_every_shape(machine: Machine, engine_bundle: Path) -> None:
