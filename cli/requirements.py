@@ -14,7 +14,7 @@ EXTRAS = {
     "cpu": ("onnxruntime",),
     "gpu": ("onnxruntime-gpu", "tensorrt", "cuda-python"),
     "rtx": ("tensorrt-rtx-cu13", "cuda-python"),
-    "export": ("torch", "onnx", "onnx-ir", "onnxscript", "safetensors", "onnxruntime"),
+    "export": ("torch", "jinja2", "onnx", "onnx-ir", "onnxscript", "safetensors", "onnxruntime"),
 }
 ALWAYS = ("numpy", "tokenizers", "typer")
 TO_OPTIMIZE = ("onnx", "onnx_ir", "onnxruntime")
