@@ -102,6 +102,8 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 def crash(what: str, code: int, log: IO[bytes]) -> str:
