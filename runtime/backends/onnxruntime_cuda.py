@@ -87,11 +87,8 @@ class CudaExecutor(GraphExecutor):
     def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None, device: str = "cuda") -> None:
         if device == "cuda":
             find_libraries()
-        # Each Run ends with its stream synchronized, so that what one session wrote another one can read.
-        providers: list[Any] = (
-            [(CUDA, {"arena_extend_strategy": "kSameAsRequested"}), CPU] if device == "cuda" else [CPU]
-        )
-        sessions = Sessions(bundle, artifact, threads, providers)
+        # Each run ends with its stream synchronized, so that what one session wrote another one can read.
+        sessions = Sessions(bundle, artifact, threads, providers_of(device))
         super().__init__(bundle, artifact, sessions, device)
         self.selection = sessions.open("selection")
         if device == "cuda" and CUDA not in self.decoder.get_providers():
