@@ -68,7 +68,7 @@ class Engine:
         compute_capabilities: GPUs that they run on, such as 8.9; none where they are for the GPU that built them.
         platform: operating system and processor, such as linux-x86_64.
         graphs: SHA-256 of the ONNX graph, with its weights, that each role's plan was built from.
-        version_compatible: whether later versions of the module run them as well, its lean runtime among them.
+        version_compatible: whether the lean runtime of that version runs them as well.
         hardware_compatible: whether later GPUs than those named run them as well.
         stripped: whether the weights are left out, to be put back when it is loaded.
         dtype: of caches and of the encoder's keys and values: float16, bfloat16 or float32.

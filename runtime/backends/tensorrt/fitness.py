@@ -49,10 +49,20 @@ def installed_version(module: str) -> str | None:
 
 
 def runs_with(engine: Engine) -> str:
-    """The module to run an engine with: the one that built it, or the lean runtime where that one is not installed."""
-    if engine.module == "tensorrt" and engine.version_compatible and not is_installed("tensorrt"):
-        return LEAN if is_installed(LEAN) else "tensorrt"
+    """The module to run an engine with: the one that built it, or the lean runtime where that one is not here.
+
+    Version-compatible plans are built without a runtime of their own, which nobody would have to execute then; such a
+    plan runs on the lean runtime of its own version.
+    """
+    if engine.module == "tensorrt" and engine.version_compatible and not has(engine.module, engine.version):
+        return LEAN if has(LEAN, engine.version) else "tensorrt"
     return engine.module
+
+
+def has(module: str, version: str) -> bool:
+    """Whether a module is installed in this version, as far as anybody knows."""
+    installed = installed_version(module)
+    return is_installed(module) and (installed is None or same_version(installed, version))
 
 
 def unavailable() -> str | None:
@@ -80,9 +90,16 @@ def unfit(artifact: Artifact) -> str | None:
         return f"its engines are of {engine.module}, known are {', '.join(DISTRIBUTIONS)}: upgrade edgeformer"
     module = runs_with(engine)
     if not is_installed(module):
-        lean = f", or {INSTALL[LEAN]} for its lean runtime" if engine.version_compatible else ""
-        return f"{module} is not installed; {INSTALL[module]}{lean}"
+        return f"{module} is not installed; {INSTALL[module]}{lean_way(engine)}"
     return other_version(engine, module) or other_platform(engine) or no_device() or other_gpu(artifact.target, engine)
+
+
+def lean_way(engine: Engine) -> str:
+    """How the lean runtime would do, as the end of a sentence."""
+    if not engine.version_compatible:
+        return ""
+    other = f"; {LEAN} {installed_version(LEAN)} is here, which runs its own version only" if is_installed(LEAN) else ""
+    return f", or {INSTALL[LEAN]}=={engine.version} for its lean runtime{other}"
 
 
 def other_version(engine: Engine, module: str) -> str | None:
@@ -90,12 +107,8 @@ def other_version(engine: Engine, module: str) -> str | None:
     if installed is None or same_version(installed, engine.version):
         return None
     built = f"its engines were built by {engine.module} {engine.version}, {module} {installed} is installed"
-    remedy = f"optimize the bundle with {installed}, or install {engine.version}"
-    if not engine.version_compatible:
-        return f"{built}, and engines run on the version that built them only: {remedy}"
-    if older(installed, engine.version):
-        return f"{built}, and version-compatible engines run on later versions, not on earlier ones: {remedy}"
-    return None
+    remedy = f"optimize the bundle with {installed}, or install {engine.version}{lean_way(engine)}"
+    return f"{built}, and engines run on the version that built them only: {remedy}"
 
 
 def same_version(one: str, other: str) -> bool:

@@ -22,18 +22,23 @@ LEAN = {"version_compatible": True}
 CASES: dict[str, tuple[dict[str, str], dict[str, Any], list[str]]] = {
     "tensorrt is missing": ({}, {}, ["tensorrt is not installed", "pip install 'edgeformer[gpu]'"]),
     "rtx is missing": ({"tensorrt": "11.4"}, RTX, ["tensorrt_rtx is not installed", "pip install 'edgeformer[rtx]'"]),
-    "lean would do": ({}, LEAN, ["tensorrt is not installed", "pip install tensorrt-lean-cu13 for its lean runtime"]),
+    "lean would do": ({}, LEAN, ["tensorrt is not installed", "tensorrt-lean-cu13==11.4.0.1 for its lean runtime"]),
     "lean does not run other engines": ({"tensorrt_lean": "11.4.0.1"}, {}, ["tensorrt is not installed"]),
     "another version": (
         {"tensorrt": "10.13.3.9"},
         {},
         ["were built by tensorrt 11.4.0.1, tensorrt 10.13.3.9 is installed", "optimize the bundle with 10.13.3.9"],
     ),
+    "a later version, where the lean runtime would do": (
+        {"tensorrt": "12.0.0.1"},
+        LEAN,
+        ["tensorrt 12.0.0.1 is installed", "or pip install tensorrt-lean-cu13==11.4.0.1 for its lean runtime"],
+    ),
     "a later version": ({"tensorrt": "11.4.1.0"}, {}, ["11.4.0.1", "11.4.1.0", "the version that built them only"]),
-    "an earlier one than a compatible engine's": (
+    "another version of the lean runtime": (
         {"tensorrt_lean": "11.3.0.9"},
         LEAN,
-        ["were built by tensorrt 11.4.0.1, tensorrt_lean 11.3.0.9 is installed", "not on earlier ones"],
+        ["tensorrt is not installed", "tensorrt_lean 11.3.0.9 is here, which runs its own version only"],
     ),
     "another platform": ({"tensorrt": "11.4.0.1"}, {"platform": "qnx-aarch64"}, ["are for qnx-aarch64, this is "]),
     "another GPU": (
@@ -51,7 +56,6 @@ CASES: dict[str, tuple[dict[str, str], dict[str, Any], list[str]]] = {
 FIT: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "the same version": ({"tensorrt": "11.4.0.1"}, {}),
     "the same version, said shorter": ({"tensorrt": "11.4.0"}, {}),
-    "a later one of a compatible engine": ({"tensorrt": "12.0.0.1"}, LEAN),
     "the lean runtime": ({"tensorrt_lean": "11.4.0.1"}, LEAN),
     "one of several GPUs": ({"tensorrt": "11.4.0.1"}, {"compute_capabilities": ("8.6", "8.9")}),
     "a GPU after the compatible ones": (
@@ -103,6 +107,14 @@ def test_a_plan_without_a_record_is_refused(machine: Machine, make_bundle: MakeB
     values["artifacts"][-1]["engine"] = None
     (bundle / "bundle.json").write_text(json.dumps(values))
     assert "does not say what its engines were built with" in str(reason(bundle))
+
+
+def test_the_lean_runtime_of_an_engines_version_runs_it_beside_a_later_tensorrt(
+    machine: Machine, make_bundle: MakeBundle
+) -> None:
+    machine.installed = {"tensorrt": "12.0.0.1", "tensorrt_lean": "11.4.0.1"}
+    assert machine.load(make_bundle(version_compatible=True)).generate("word")[0].token_ids
+    assert list(machine.modules) == ["tensorrt_lean"]
 
 
 # The driver
