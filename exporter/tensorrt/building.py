@@ -94,7 +94,10 @@ def parse(
     if parser.parse_from_file(request.graph):
         return
     errors = [parser.get_error(i) for i in range(parser.num_errors)]
-    said = "; ".join(f"{error.node_name() or 'the graph'}: {error.desc()}" for error in errors) or last_error(lines)
+    said = "; ".join(
+        f"{error.node_name()} ({error.node_operator()}): {error.desc()}" if error.node_operator() else error.desc()
+        for error in errors
+    ) or last_error(lines)
     raise BuildError(f"{request.module} cannot parse the {request.role}'s graph: {said}")
 
 
@@ -131,7 +134,8 @@ def set_compute_capabilities(trt: Any, config: Any, wanted: Sequence[str]) -> No
         return
     known = trt.ComputeCapability.__members__
     if unknown := [name for name in wanted if sm(name) not in known]:
-        raise BuildError(f"compute capability {', '.join(unknown)} is unknown to it; it knows: {', '.join(known)}")
+        numbers = [f"{name[2:-1]}.{name[-1]}" for name in known if name.startswith("SM")]
+        raise BuildError(f"compute capability {', '.join(unknown)} is unknown to it; it knows: {', '.join(numbers)}")
     config.num_compute_capabilities = len(wanted)
     for i, name in enumerate(wanted):
         config.set_compute_capability(known[sm(name)], i)

@@ -9,8 +9,8 @@ from edgeformer.runtime.errors import NotEnoughMemoryError
 
 CGROUPS = Path("/sys/fs/cgroup")
 
-# Fitted to builds by TensorRT for RTX 1.7: 0.64 and 0.70 GB for the 82 MB of a base model's encoder and decoder in fp16,
-# 0.53 and 0.60 GB for the 50 MB that they have in int4. On the low side, so that nothing is refused that fits.
+# Fitted to builds by TensorRT for RTX 1.7: 0.64 and 0.70 GB for the 82 MB of a base model's encoder and decoder in fp16
+# and 0.53 and 0.60 GB for the 50 MB that they have in int4. On the low side, so that nothing is refused that fits.
 PER_BUILD = 400_000_000
 PER_WEIGHT_BYTE = 3
 
