@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ trt: Any = pytest.importorskip("tensorrt_rtx")
 LIMITS = {"batch": (1, 2, 4), "q_len": (1, 8, 16), "source_len": (1, 8, 32), "n": (1, 1, 16)}
 
 
-def build(model: ir.Model) -> Counter[str]:
-    """Layers of the network, by kind, of which an engine was built without any attention falling apart."""
+def build(model: ir.Model) -> tuple[Counter[str], bytes]:
+    """Layers of the network, by kind, and the plan that was built of it without any attention falling apart."""
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network()
@@ -33,24 +34,36 @@ def build(model: ir.Model) -> Counter[str]:
         dims = [LIMITS[str(d.value)] if isinstance(d, ir.SymbolicDim) else (d,) * 3 for d in value.shape]
         profile.set_shape(value.name, *zip(*dims, strict=True))
     config.add_optimization_profile(profile)
-    assert builder.build_serialized_network(network, config).nbytes > 0
-    return Counter(str(network.get_layer(i).type).split(".")[-1] for i in range(network.num_layers))
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    plan = builder.build_serialized_network(network, config)
+    return Counter(str(network.get_layer(i).type).split(".")[-1] for i in range(network.num_layers)), bytes(plan)
+
+
+def fused(plan: bytes) -> int:
+    """How many kernels of fused multi-head attention a plan names: one for each attention."""
+    return len(re.findall(rb"(?<!\w)_gemm_mha_v2(?!\w)", plan))
 
 
 @pytest.mark.parametrize(
     ("dtype", "weights"), [("float16", None), ("bfloat16", None), ("float16", "int8"), ("float16", "int4")]
 )
 def test_a_step_builds_with_every_attention_fused(tiny_bundle: Path, dtype: str, weights: str | None) -> None:
-    layers = build(typed(tiny_bundle, "decoder", dtype=dtype, weights=weights, capacity=32))
-    assert (layers["ATTENTION_INPUT"], layers["KV_CACHE_UPDATE"]) == (4, 4)
+    layers, plan = build(typed(tiny_bundle, "decoder", dtype=dtype, weights=weights, capacity=32))
+    assert (layers["ATTENTION_INPUT"], layers["KV_CACHE_UPDATE"], fused(plan)) == (4, 4, 4)
     assert layers["DEQUANTIZE"] == (16 if weights else 0)
 
 
 def test_an_encoder_builds_with_every_attention_fused(tiny_bundle: Path) -> None:
-    assert build(typed(tiny_bundle, "encoder", weights="int8"))["ATTENTION_INPUT"] == 2
+    layers, plan = build(typed(tiny_bundle, "encoder", weights="int8"))
+    assert (layers["ATTENTION_INPUT"], fused(plan)) == (2, 2)
 
 
-def test_the_primitive_form_builds_without_any_layer_of_attention(tiny_bundle: Path) -> None:
-    layers = build(typed(tiny_bundle, "decoder", attention="primitive", capacity=32))
+def test_the_primitive_form_is_fused_though_no_layer_says_attention(tiny_bundle: Path) -> None:
+    layers, plan = build(typed(tiny_bundle, "decoder", attention="primitive", capacity=32))
     assert (layers["ATTENTION_INPUT"], layers["KV_CACHE_UPDATE"]) == (0, 0)
-    assert layers["SOFTMAX"] == 4
+    assert (layers["SOFTMAX"], fused(plan)) == (4, 4)
+
+
+def test_a_plan_names_no_fused_kernel_where_no_attention_fuses(tiny_bundle: Path) -> None:
+    layers, plan = build(typed(tiny_bundle, "encoder", dtype="float32", attention="primitive"))
+    assert (layers["SOFTMAX"], fused(plan)) == (2, 0)
