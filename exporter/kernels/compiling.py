@@ -7,14 +7,13 @@ Triton needs no driver to compile; ptxas comes with it. Its launcher is not used
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgeformer.exporter.kernels.resources import read_resources
 from edgeformer.exporter.kernels.tiles import TURING, Tile, block_dim, tile_of
-from edgeformer.runtime.errors import BackendUnavailableError, TargetError
+from edgeformer.runtime.errors import BackendUnavailableError, BuildError, TargetError
 from edgeformer.runtime.plugins.kernels import (
     CACHED,
     DECODE,
@@ -63,7 +62,7 @@ def write_kernels(folder: Path, variants: Iterable[Variant], compute_capabilitie
         for compiled in compile_variant(variant, capabilities):
             (folder / compiled.kernel.file).write_bytes(compiled.code)
             kernels.append(compiled.kernel)
-    write_index(folder, kernels, {"triton": importlib.metadata.version("triton")})
+    write_index(folder, kernels, {"triton": load_triton().__version__})
     return kernels
 
 
@@ -109,6 +108,8 @@ def compile_kernel(variant: Variant, form: str, compute_capability: str, *, port
     with triton.knobs.compilation.scope():
         triton.knobs.compilation.disable_line_info = True  # it would hold this machine's paths
         built = triton.compile(source, target=GPUTarget("cuda", number, 32), options=options)
+    if built.metadata.global_scratch_size or built.metadata.profile_scratch_size:
+        raise BuildError(f"the {form} kernel of {variant} wants scratch memory, which our launcher does not give")
     suffix = "ptx" if portable else "cubin"
     code = built.asm["ptx"].encode() if portable else built.asm["cubin"]
     resources = read_resources(built.asm["cubin"])
