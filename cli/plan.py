@@ -82,7 +82,7 @@ def row(plan: MemoryPlan) -> tuple[str, ...]:
         str(plan.load.capacity),
         *map(size, sizes),
         free_size(free),
-        "yes" if plan.fits else "NO",
+        "unknown" if free is None else "yes" if plan.fits else "NO",
         known(plan.largest_batch),
         known(plan.largest_capacity),
     )

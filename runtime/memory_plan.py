@@ -173,7 +173,7 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
 def needed(sizes: Sizes, artifact: Artifact, load: Load) -> Needs:
     """Bytes that an artifact takes for a load."""
     streamed = artifact.engine is not None and artifact.engine.streamable
-    weights = 0 if streamed else sum(record.bytes for record in artifact.files.values())
+    weights = 0 if streamed else weight_bytes(artifact)
     tensors, width = 2 * sizes.num_layers, sizes.num_heads * sizes.head_dim
     engine = artifact.engine
     if engine is None:
@@ -188,6 +188,11 @@ def needed(sizes: Sizes, artifact: Artifact, load: Load) -> Needs:
     activations = max(engine.memory.values(), default=0)
     io = rows * (4 * sizes.vocab_size + 8 * load.source_len) + 16 * ALIGNMENT
     return Needs(weights, caches * (1 if in_place(artifact) else 2), sources, activations, io)
+
+
+def weight_bytes(artifact: Artifact) -> int:
+    """Bytes of an artifact's graphs and weights, without what is there to be read by people."""
+    return sum(record.bytes for path, record in artifact.files.items() if not path.endswith((".html", ".json")))
 
 
 def in_place(artifact: Artifact) -> bool:

@@ -29,6 +29,7 @@ ENGINE = Engine(
     memory={"encoder": 3_000_000, "decoder": 5_000_000},
 )
 PLANS = {f"engines/{role}.plan": FileRecord(10_000_000, "") for role in ("encoder", "decoder")}
+REPORTS = {f"engines/report.{kind}": FileRecord(999, "") for kind in ("html", "json")}
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def cpu(manifest: Manifest) -> Artifact:
 
 @pytest.fixture
 def engines() -> Artifact:
-    return Artifact("engines", "tensorrt-11", "tensorrt", "fp16", {}, PLANS, {}, {}, engine=ENGINE)
+    return Artifact("engines", "tensorrt-11", "tensorrt", "fp16", {}, {**PLANS, **REPORTS}, {}, {}, engine=ENGINE)
 
 
 def test_an_engines_needs_are_its_weights_activations_caches_and_sources(manifest: Manifest, engines: Artifact) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeformer.runtime import names
-from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.bundle import Artifact, Bundle, Engine
 from edgeformer.runtime.errors import BackendUnavailableError, BundleError, DeviceError
 
 if TYPE_CHECKING:
     import tensorrt as trt
 
 PREFILL, DECODE = 0, 1  # profiles of the step graph
+DATA_TYPES = {"float16": "HALF", "bfloat16": "BF16", "float32": "FLOAT"}  # TensorRT's names
 GRAPHS = "graphs"  # folder of an artifact whose plans hold no weights: the graphs to take them from
 PLUGIN_FILES = "kernels/"  # folder of an artifact whose attention is our own plugin
 
@@ -69,6 +70,8 @@ class LoadedEngine:
         modes = {self.engine.get_tensor_name(i): i for i in range(self.engine.num_io_tensors)}
         self.inputs = {name for name in modes if self.engine.get_tensor_mode(name) == module.TensorIOMode.INPUT}
         self.check_tensors(modes)
+        if role == "decoder" and artifact.engine is not None:
+            self.check_caches(artifact.engine)
         self.aliased = role == "decoder" and self.writes_in_place(artifact)
 
     def deserialize(self, runtime: Any, path: Path) -> Any:
@@ -104,6 +107,19 @@ class LoadedEngine:
             problems.append(f"{self.path} lacks {', '.join(missing)}")
         if unknown := sorted(set(found) - inputs - outputs):
             problems.append(f"{self.path} has {', '.join(unknown)}, which no {self.role} has")
+        if problems:
+            raise BundleError(self.subject, [*problems, "optimize the bundle anew"])
+
+    def check_caches(self, record: Engine) -> None:
+        """Refuse an engine whose caches are not as they are recorded: memory is taken by the record."""
+        sizes, wanted = self.sizes, getattr(self.module.DataType, DATA_TYPES[record.dtype])
+        shape = (sizes.num_kv_heads, record.capacity, sizes.head_dim)
+        problems = []
+        for name in names.past_names(sizes):
+            dims, dtype = self.engine.get_tensor_shape(name), self.engine.get_tensor_dtype(name)
+            found = tuple(int(dims[i]) for i in range(1, len(dims)))
+            if found != shape or dtype != wanted:
+                problems.append(f"{self.path} has {name} as {dtype} {found} a row, the record says {wanted} {shape}")
         if problems:
             raise BundleError(self.subject, [*problems, "optimize the bundle anew"])
 

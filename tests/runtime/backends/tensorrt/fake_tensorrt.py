@@ -32,6 +32,12 @@ class ILogger:
 
 
 Mode = enum.Enum("Mode", ["INPUT", "OUTPUT"])
+DataType = enum.Enum("DataType", ["FLOAT", "HALF", "BF16", "INT64"])
+DATA_TYPES = {
+    "tensor(int64)": DataType.INT64,
+    "tensor(float)": DataType.FLOAT,
+    "tensor(float16)": DataType.HALF,
+}
 Strategy = enum.Enum("Strategy", ["STATIC", "ON_PROFILE_CHANGE", "USER_MANAGED"])
 Specialization = enum.Enum("Specialization", ["LAZY", "EAGER", "NONE"])
 
@@ -48,6 +54,7 @@ class FakeTensorRT:
     ILogger = ILogger
     Logger = SimpleNamespace(**Severity.__members__)
     TensorIOMode, ExecutionContextAllocationStrategy = Mode, Strategy
+    DataType = DataType
 
     def __init__(self, cuda: FakeCuda, name: str = "tensorrt", version: str = "11.4.0.1") -> None:
         self.cuda, self.__name__, self.__version__ = cuda, name, version
@@ -118,6 +125,13 @@ class FakeEngine:
 
     def get_tensor_mode(self, name: str) -> Mode:
         return Mode.INPUT if name in self.inputs else Mode.OUTPUT
+
+    def get_tensor_shape(self, name: str) -> list[int]:
+        value = (self.inputs | self.outputs)[name]
+        return [-1 if isinstance(dim, str) else dim for dim in value.shape]
+
+    def get_tensor_dtype(self, name: str) -> DataType:
+        return DATA_TYPES[(self.inputs | self.outputs)[name].type]
 
     def create_execution_context(self, strategy: Any) -> FakeContext:
         made = FakeContext(self)

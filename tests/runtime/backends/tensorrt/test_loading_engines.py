@@ -79,6 +79,19 @@ def test_an_engine_without_the_contracts_tensors_is_refused_with_all_of_them(
     assert "lacks cache_lengths, logits, logits_at, " in message
 
 
+def test_caches_that_are_not_as_recorded_are_refused_with_both(machine: Machine, make_bundle: MakeBundle) -> None:
+    """Memory is taken by the record: what is larger would be written past it."""
+
+    def smaller(artifact: dict[str, Any]) -> None:
+        artifact["engine"] |= {"capacity": 16, "dtype": "float16"}
+
+    bundle = make_bundle()
+    edit(bundle, smaller)
+    message = refused(machine, bundle)
+    assert "has past_key_values.1.value as DataType.FLOAT (2, 32, 16) a row, the record says DataType.HALF" in message
+    assert "DataType.HALF (2, 16, 16)" in message
+
+
 def test_caches_that_are_mixed_up_are_refused(machine: Machine, make_bundle: MakeBundle) -> None:
     aliases = {f"present.{i}.{part}": f"past_key_values.{1 - i}.{part}" for i in (0, 1) for part in ("key", "value")}
     message = refused(machine, make_bundle(plan={"aliases": aliases}))

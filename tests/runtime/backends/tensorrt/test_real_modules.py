@@ -94,6 +94,7 @@ def test_the_classes_have_what_the_backend_calls(module: Any) -> None:
         assert hasattr(module.ICudaEngine, name)
     assert hasattr(module.ICudaEngine, "get_aliased_input_tensor")
     assert hasattr(module.ExecutionContextAllocationStrategy, "USER_MANAGED")
+    assert [name for name in engines.DATA_TYPES.values() if not hasattr(module.DataType, name)] == []
     stand_in = FakeTensorRT(FakeCuda(), module.__name__)
     for name in ("Refitter", "OnnxParserRefitter", "DynamicShapesKernelSpecializationStrategy"):
         assert hasattr(stand_in, name) <= hasattr(module, name)
