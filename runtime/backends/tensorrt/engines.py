@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,6 @@ class LoadedEngine:
     Attributes:
         engine: TensorRT's `ICudaEngine`; kept as long as its contexts.
         role: `encoder` or `decoder`.
-        inputs: names of its inputs.
         aliased: whether its caches are written in place: outputs are then bound to the memory of their inputs.
         activations: bytes that an execution context works in, over all profiles.
     """
@@ -67,9 +65,7 @@ class LoadedEngine:
         self.engine: trt.ICudaEngine = self.deserialize(runtime, bundle.folder / self.path)
         if artifact.engine is not None and artifact.engine.stripped:
             self.put_weights_back(bundle.folder / artifact.name / GRAPHS / f"{role}.onnx")
-        modes = {self.engine.get_tensor_name(i): i for i in range(self.engine.num_io_tensors)}
-        self.inputs = {name for name in modes if self.engine.get_tensor_mode(name) == module.TensorIOMode.INPUT}
-        self.check_tensors(modes)
+        self.check_tensors({self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)})
         if role == "decoder" and artifact.engine is not None:
             self.check_caches(artifact.engine)
         self.aliased = role == "decoder" and self.writes_in_place(artifact)
@@ -99,13 +95,13 @@ class LoadedEngine:
         """The last thing that TensorRT complained about."""
         return f": {self.logger.lines[-1]}" if self.logger.lines else ""
 
-    def check_tensors(self, found: Iterable[str]) -> None:
+    def check_tensors(self, found: set[str]) -> None:
         """Refuse an engine whose tensors are not the contract's: a parser drops what it does not understand."""
         inputs, outputs = expected_tensors(self.sizes, self.role)
         problems = []
-        if missing := sorted((inputs | outputs) - set(found)):
+        if missing := sorted((inputs | outputs) - found):
             problems.append(f"{self.path} lacks {', '.join(missing)}")
-        if unknown := sorted(set(found) - inputs - outputs):
+        if unknown := sorted(found - inputs - outputs):
             problems.append(f"{self.path} has {', '.join(unknown)}, which no {self.role} has")
         if problems:
             raise BundleError(self.subject, [*problems, "optimize the bundle anew"])

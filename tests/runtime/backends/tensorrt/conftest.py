@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 
 from edgeformer.runtime import Model, load, names
+from edgeformer.runtime.backends import older
 from edgeformer.runtime.backends.tensorrt import driver, engines, executor, fitness
 from edgeformer.runtime.bundle import Artifact, Engine, Limits, open_bundle, record_file
 from edgeformer.runtime.identity import graph_hash, this_platform
@@ -53,6 +55,8 @@ def make_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     from edgeformer.exporter.external_weights import load_graph, save_graphs
     from edgeformer.exporter.tensorrt.graphs import rewrite
 
+    if older(onnxruntime.__version__, "1.25"):  # as there is for Python 3.10
+        pytest.skip("the stand-in computes graphs of opset 24, which needs onnxruntime 1.25")
     graphs: dict[tuple[str, str, int], Path] = {}
 
     def graph_folder(dtype: Any, attention: Any, capacity: int) -> Path:

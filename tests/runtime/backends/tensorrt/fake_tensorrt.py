@@ -31,7 +31,6 @@ class ILogger:
         raise NotImplementedError
 
 
-Mode = enum.Enum("Mode", ["INPUT", "OUTPUT"])
 DataType = enum.Enum("DataType", ["FLOAT", "HALF", "BF16", "INT64"])
 DATA_TYPES = {
     "tensor(int64)": DataType.INT64,
@@ -53,8 +52,7 @@ class FakeTensorRT:
 
     ILogger = ILogger
     Logger = SimpleNamespace(**Severity.__members__)
-    TensorIOMode, ExecutionContextAllocationStrategy = Mode, Strategy
-    DataType = DataType
+    ExecutionContextAllocationStrategy, DataType = Strategy, DataType
 
     def __init__(self, cuda: FakeCuda, name: str = "tensorrt", version: str = "11.4.0.1") -> None:
         self.cuda, self.__name__, self.__version__ = cuda, name, version
@@ -122,9 +120,6 @@ class FakeEngine:
 
     def get_tensor_name(self, index: int) -> str:
         return self.names[index]
-
-    def get_tensor_mode(self, name: str) -> Mode:
-        return Mode.INPUT if name in self.inputs else Mode.OUTPUT
 
     def get_tensor_shape(self, name: str) -> list[int]:
         value = (self.inputs | self.outputs)[name]
