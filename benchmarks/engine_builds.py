@@ -24,9 +24,9 @@ from pathlib import Path
 from edgeformer.exporter import onnx_graphs
 from edgeformer.exporter.external_weights import load_graph, save_graphs
 from edgeformer.exporter.targets import choose_target
-from edgeformer.exporter.tensorrt.engines import TYPES, input_dims
 from edgeformer.exporter.tensorrt.graphs import rewrite
 from edgeformer.exporter.tensorrt.options import EngineOptions
+from edgeformer.exporter.tensorrt.preparing import TYPES, input_dims
 from edgeformer.exporter.tensorrt.processes import run_build
 from edgeformer.exporter.tensorrt.profiles import Solved, input_shapes, solve
 from edgeformer.exporter.tensorrt.report import REPORT, ArtifactReport, BuildReport, build_from_values, read_report

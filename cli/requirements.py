@@ -17,7 +17,7 @@ EXTRAS = {
     "export": ("torch", "jinja2", "onnx", "onnx-ir", "onnxscript", "safetensors", "onnxruntime"),
 }
 ALWAYS = ("numpy", "tokenizers", "typer")
-TO_OPTIMIZE = ("onnx", "onnx_ir", "onnxruntime")
+TO_OPTIMIZE = ("jinja2", "onnx", "onnx_ir", "onnxruntime")
 TO_EXPORT = ("torch", "onnx", "onnx_ir", "onnxscript", "safetensors", "onnxruntime")
 
 

@@ -1,79 +1,37 @@
-"""A bundle's graphs become engines: typed, verified, built and described."""
+"""A bundle's graphs become engines, each built in a process of its own and described."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from typing import cast
 
-import onnx_ir as ir
-
-from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.jobs import Job
-from edgeformer.exporter.parity import require
 from edgeformer.exporter.records import versions
 from edgeformer.exporter.targets import capabilities, check_model, check_version
 from edgeformer.exporter.targets.capabilities import RTX
-from edgeformer.exporter.tensorrt import memory
-from edgeformer.exporter.tensorrt.graphs import AttentionForm, DType, Weights, rewrite
-from edgeformer.exporter.tensorrt.plugins import KERNELS, write_plugin_kernels
+from edgeformer.exporter.tensorrt.plugins import KERNELS
+from edgeformer.exporter.tensorrt.preparing import GRAPHS, dtype_of, prepare
 from edgeformer.exporter.tensorrt.processes import probe, run_build
 from edgeformer.exporter.tensorrt.profiles import Solved, input_shapes, solve
 from edgeformer.exporter.tensorrt.refusals import check_features, check_machine
 from edgeformer.exporter.tensorrt.report import REPORT, ArtifactReport, BuildReport, build_from_values
 from edgeformer.exporter.tensorrt.report_html import to_html
 from edgeformer.exporter.tensorrt.requests import BuildRequest, Installed
-from edgeformer.exporter.tensorrt.unfused import allow_unfused
-from edgeformer.exporter.tensorrt.verification import check_typed
 from edgeformer.runtime.bundle import Artifact, Engine
 from edgeformer.runtime.identity import graph_hash, this_platform
 from edgeformer.runtime.names import Dims
 
-TYPES: dict[str, tuple[DType, Weights]] = {
-    "fp16": ("float16", None),
-    "bf16": ("bfloat16", None),
-    "fp32": ("float32", None),
-    "int8": ("float16", "int8"),
-    "int4": ("float16", "int4"),
-}
-GRAPHS = "graphs"  # folder of the graphs that the engines are built from; it stays where weights are to be put back
-
 
 def make_engines(job: Job) -> Artifact:
-    """Engines for `tensorrt` or `tensorrt_rtx`; whichever the target names.
+    """Engines for `tensorrt` or `tensorrt_rtx`, whichever the target names.
 
     Raises:
         TargetError, LimitsError, BackendUnavailableError: before any work, what cannot be done here.
         NotEnoughMemoryError, BuildError, ParityError: what went wrong.
     """
-    target, sizes = job.choice.target, job.bundle.manifest.sizes
-    check_model(job.choice, sizes)
-    solved = solve(sizes, job.options)
-    installed = probe(str(target.module))
-    check_version(target, installed.version)
-    features = capabilities(installed.module, installed.version, jetson=target.jetson)
-    check_features(job.options, installed, features)
-    check_machine(job.choice, installed, features)
-    graphs = typed_graphs(job, solved)
-    weights = {role: weight_bytes(graph) for role, graph in graphs.items()}
-    free = memory.available()
-    for role, size in weights.items():
-        memory.check(f"the {role}'s engine", size, free)
-    job.progress("writing the graphs that engines are built from")
-    (job.folder / GRAPHS).mkdir()
-    save_graphs(job.folder / GRAPHS, graphs)
-    inputs = {role: input_dims(graph) for role, graph in graphs.items()}
-    job.progress("verifying the typed graphs against PyTorch's golden samples, on the CPU")
-    checks = check_typed(job.bundle, graphs, job.choice.precision)
-    job.on_checks(checks)
-    require(checks, f"the graph for artifact {job.name}")
-    if job.choice.attention == "plugin":
-        job.progress("compiling the kernels of attention")
-        gpus = job.choice.compute_capabilities or (str(installed.gpu),)
-        write_plugin_kernels(job.folder / KERNELS, graphs.values(), dtype_of(job), sizes.head_dim, gpus)
-    for role in graphs if job.options.allow_unfused else ():
-        allow_unfused(job.folder / GRAPHS / f"{role}.onnx")
-    del graphs  # their weights are wanted no more, and the memory is
+    solved = solve(job.bundle.manifest.sizes, job.options)
+    installed = check_possible(job)
+    inputs = prepare(job, solved, installed)
     reports = {role: build(job, installed, solved, role, dims) for role, dims in inputs.items()}
     if not job.options.strip_weights:
         shutil.rmtree(job.folder / GRAPHS)
@@ -81,39 +39,16 @@ def make_engines(job: Job) -> Artifact:
     return describe(job, installed, solved, reports)
 
 
-def typed_graphs(job: Job, solved: Solved) -> dict[str, ir.Model]:
-    """The portable graphs in the types of the precision, and with the attention that the target has."""
-    graphs = {}
-    dtype, weights = TYPES[job.choice.precision]
-    for role in job.portable.graphs:
-        graphs[role] = job.graph(role)
-        with job.rewriting(role):
-            notes = rewrite(
-                graphs[role], role, dtype=dtype, weights=weights, attention=cast(AttentionForm, job.choice.attention),
-                capacity=solved.capacity if role == "decoder" else None,
-                fp32_accumulation=job.options.fp32_accumulation,
-            )  # fmt: skip
-        for note in notes:
-            job.progress(f"the {role}: {note}")
-    return graphs
-
-
-def dtype_of(job: Job) -> DType:
-    """Of activations and caches."""
-    return TYPES[job.choice.precision][0]
-
-
-def weight_bytes(graph: ir.Model) -> int:
-    return sum(value.const_value.nbytes for value in graph.graph.initializers.values() if value.const_value is not None)
-
-
-def input_dims(graph: ir.Model) -> dict[str, Dims]:
-    """Dimensions of a graph's inputs: numbers, and names of symbolic ones."""
-    dims = {}
-    for value in graph.graph.inputs:
-        shape = value.shape or ()
-        dims[value.name or ""] = tuple(dim if isinstance(dim, int) else str(dim.value) for dim in shape)
-    return dims
+def check_possible(job: Job) -> Installed:
+    """What is installed here, once it is known to do what is asked for."""
+    target = job.choice.target
+    check_model(job.choice, job.bundle.manifest.sizes)
+    installed = probe(str(target.module))
+    check_version(target, installed.version)
+    features = capabilities(installed.module, installed.version, jetson=target.jetson)
+    check_features(job.options, installed, features)
+    check_machine(job.choice, installed, features)
+    return installed
 
 
 def request_for(job: Job, installed: Installed, solved: Solved, role: str, inputs: Mapping[str, Dims]) -> BuildRequest:
