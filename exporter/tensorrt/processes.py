@@ -83,7 +83,9 @@ def answers(task: str, argument: str, what: str) -> Generator[dict[str, Any], No
             start_new_session=True, cwd=os.sep,
         )  # fmt: skip
         with ended(process):
-            yield from map(json.loads, process.stdout or ())
+            for line in process.stdout or ():
+                if line.endswith(b"\n"):  # else it crashed while it wrote
+                    yield json.loads(line)
             process.wait()
         if process.returncode:
             raise BuildError(crash(what, process.returncode, log))

@@ -55,6 +55,13 @@ def test_a_kill_is_told_as_what_it_most_likely_is(worker: Path) -> None:
     assert message.endswith("last heard of it: nothing")
 
 
+def test_a_crash_in_the_middle_of_an_answer_is_a_crash(worker: Path) -> None:
+    message = failure(
+        worker, "sys.stdout.write('{\"built\": {'); sys.stdout.flush(); os.kill(os.getpid(), signal.SIGBUS)"
+    )
+    assert message == "building the decoder crashed (SIGBUS); last heard of it: nothing"
+
+
 def test_an_exception_in_the_process_is_told_with_its_last_lines(worker: Path) -> None:
     message = failure(worker, "raise RuntimeError('a bug')")
     assert message.startswith("building the decoder ended with exit code 1; last heard of it: ")
