@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeformer.runtime import memory_plan, names
-from edgeformer.runtime.backends import Bounds, Ints
+from edgeformer.runtime.backends import Ints
 from edgeformer.runtime.backends.tensorrt import driver, fitness, runtime_cache
 from edgeformer.runtime.backends.tensorrt.engines import (
     DECODE,
@@ -21,12 +21,18 @@ from edgeformer.runtime.backends.tensorrt.engines import (
     load_module,
     make_logger,
 )
+from edgeformer.runtime.backends.tensorrt.records import (
+    bounds_of_profiles,
+    check_graphs,
+    check_profiles,
+    record_of,
+    widest_step,
+)
 from edgeformer.runtime.backends.tensorrt.rows import TensorRTRows
 from edgeformer.runtime.backends.tensorrt.stepping import Stepper, bind
 from edgeformer.runtime.backends.tensorrt.workspace import Workspace
-from edgeformer.runtime.bundle import Artifact, Bundle, Engine
+from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.errors import BackendUnavailableError, BundleError, InputError, NotEnoughMemoryError
-from edgeformer.runtime.identity import graph_hash
 
 MOST_SPARES = 4  # workspaces that are kept for later rows
 PLUGINS = "edgeformer.runtime.plugins"
@@ -203,67 +209,6 @@ class TensorRTExecutor:
     def drop(self, work: Workspace) -> None:
         self.stepper.forget(work.number)
         work.close()
-
-
-def record_of(artifact: Artifact) -> Engine:
-    """What its plans were built with and for, which `fitness` has seen to be there."""
-    if artifact.engine is None:
-        raise BackendUnavailableError(f"artifact {artifact.name} holds no engines")
-    return artifact.engine
-
-
-def check_profiles(name: str, record: Engine) -> None:
-    """Refuse profiles that cannot serve rows that grow token by token and leave one by one.
-
-    Raises:
-        BundleError: with every dimension that does not begin at 1, or the profile that is missing.
-    """
-    decoder = record.profiles.get("decoder", ())
-    problems = [
-        f"profile {number} of the {role} takes {dimension} from {profile[dimension][0]}, expected from 1"
-        for role, several in record.profiles.items()
-        for number, profile in enumerate(several)
-        for dimension in ("batch", "q_len", "n")
-        if dimension in profile and profile[dimension][0] > 1
-    ]
-    if len(decoder) != 2 or len(record.profiles.get("encoder", ())) != 1:
-        problems.append("expected two profiles of the decoder, for prefill and decoding, and one of the encoder")
-    if problems:
-        raise BundleError(f"artifact {name}", [*problems, "optimize the bundle anew"])
-
-
-def check_graphs(bundle: Bundle, name: str, record: Engine) -> None:
-    """Refuse plans that were built from other graphs than the bundle's.
-
-    Raises:
-        BundleError: naming both sides, of each role.
-    """
-    portable = bundle.artifact("onnx")
-    if portable is None:
-        return
-    now = {role: graph_hash(portable, role) for role in portable.graphs}
-    if problems := [
-        f"the {role}'s plan was built from graph {built[:12]}, the bundle's is {now[role][:12]}"
-        for role, built in record.graphs.items()
-        if now.get(role, built) != built
-    ]:
-        raise BundleError(f"artifact {name} of bundle {bundle.folder}", [*problems, "optimize the bundle anew"])
-
-
-def bounds_of_profiles(record: Engine) -> Bounds:
-    """The most that all profiles take together."""
-    profiles = [profile for several in record.profiles.values() for profile in several]
-    return Bounds(
-        batch=min(profile["batch"][2] for profile in profiles),
-        capacity=record.capacity,
-        source_len=min(profile["source_len"][2] for profile in profiles),
-    )
-
-
-def widest_step(record: Engine) -> int:
-    """Tokens of each row that a step takes at most, all of whose logits can be asked for."""
-    prefill = record.profiles["decoder"][0]
-    return min(prefill["q_len"][2], prefill["n"][2])
 
 
 def load_plugins(bundle: Bundle, artifact: Artifact, module: Any) -> None:
