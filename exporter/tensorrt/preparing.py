@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import cast
 
@@ -56,7 +57,8 @@ def prepare(job: Job, solved: Solved, installed: Installed) -> dict[str, dict[st
 
 def verify(job: Job, graphs: Mapping[str, ir.Model]) -> None:
     job.progress("verifying the typed graphs against PyTorch's golden samples, on the CPU")
-    checks = check_typed(job.bundle, graphs, job.choice.precision)
+    found = check_typed(job.bundle, graphs, job.choice.precision)
+    checks = [dataclasses.replace(check, name=f"{check.name}, on the CPU") for check in found]
     job.on_checks(checks)
     require(checks, f"the graph for artifact {job.name}")
 

@@ -43,6 +43,7 @@ def test_engines_stand_beside_the_other_artifacts_and_say_what_they_are_for(
     name = "tensorrt-rtx-int8"
     assert found.json["artifact"]["name"] == name
     assert all(check["passed"] for check in found.json["checks"])
+    assert found.json["checks"][0]["name"] == "greedy equals PyTorch, on the CPU"
     assert "verifying the typed graphs against PyTorch's golden samples" in found.err
     if not Path("/dev/nvidia0").exists():
         assert "there is no NVIDIA driver here" in found.json["not_run"]
