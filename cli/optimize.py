@@ -10,8 +10,6 @@ import typer
 if TYPE_CHECKING:
     from edgeformer.exporter.tensorrt.options import EngineOptions
 
-ENGINES = "For engines"  # the panel of their options in --help
-
 
 def optimize(
     bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder made by `edgeformer export`.")],
