@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
 
+from edgeformer.exporter.ort_cpu.matching import bias_after
 from edgeformer.runtime.errors import TargetError
 
 PRODUCTS = {"MatMul", "Gemm", "Attention", "TensorScatter", "DequantizeLinear"}
@@ -123,11 +124,21 @@ def converted(value: ir.Value, dtype: ir.DataType) -> ir.Value:
         narrow = array.astype(dtype.numpy())
     if (lost := np.isfinite(array) & ~np.isfinite(narrow)).any():
         most = np.abs(array[lost]).max()
-        raise TargetError(
-            f"weight {value.name} holds {most:g}, beyond what {dtype.name.lower()} can hold; use bf16 or fp32"
-        )
+        users = [node for node in value.consumers() if node.op_type == "MatMul"]
+        name = label(users[0]) if users else value.name
+        raise TargetError(f"weight {name} holds {most:g}, beyond what {dtype.name.lower()} can hold; use bf16 or fp32")
     name = f"{value.name}.{dtype.name.lower()}"
     return ir.val(name, const_value=ir.tensor(narrow, dtype=dtype, name=name))
+
+
+def label(product: ir.Node) -> str:
+    """The weight's name in PyTorch as its bias tells it; the exporter gives transposed weights a number."""
+    add, weight = bias_after(product), product.inputs[1]
+    bias = add.inputs[1] if add is not None else None
+    # Equal biases are one constant by now, and tell nothing.
+    if bias is not None and bias.name and bias.name.endswith(".bias") and len(list(bias.uses())) == 1:
+        return bias.name.removesuffix("bias") + "weight"
+    return (weight.name if weight is not None else None) or "a constant"
 
 
 def keep_names(graph: ir.Graph) -> None:

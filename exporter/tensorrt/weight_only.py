@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from onnx_ir.passes import InPlacePass, PassResult
 
 from edgeformer.exporter.ort_cpu.matching import Product, products, register
+from edgeformer.exporter.tensorrt.typed import label
 from edgeformer.runtime import names
 
 BLOCKS = (128, 64, 32)  # the first that divides the input; kernels are written for the largest
+NAMED = 3  # matrices that a note names
 # By largest code: scales that are tried, as shares of the one that holds the largest weight. With few codes it is
 # better to cut off that one than to round all the others more coarsely.
 SHARES = {127: (1.0,), 7: tuple(1 - 0.05 * step for step in range(9))}
@@ -59,7 +61,7 @@ def quantize(
 class WeightOnly(InPlacePass):
     """Ensures: every MatMul with a constant matrix that fits, but the one to the vocabulary, reads a DequantizeLinear.
 
-    `notes` names the matrices that did not fit, after it ran.
+    `notes` says which did not fit, after it ran.
     """
 
     def __init__(self, weights: Literal["int8", "int4"], dtype: ir.DataType) -> None:
@@ -68,26 +70,26 @@ class WeightOnly(InPlacePass):
         self.notes: list[str] = []
 
     def call(self, model: ir.Model) -> PassResult:
-        modified = False
-        for product in products(model.graph):
-            if product.result.name == names.LOGITS:
-                continue
+        graph = model.graph
+        found = [product for product in products(graph) if product.result.name != names.LOGITS]
+        misfits = []
+        for product in found:
             k, n = product.weight.shape
-            if self.weights == "int8":
-                self.store(model.graph, product, 127, k)
-            elif block := next((block for block in BLOCKS if k % block == 0 and n % 2 == 0), None):
-                self.store(model.graph, product, 7, block)
+            block = k if self.weights == "int8" else next((b for b in BLOCKS if k % b == 0 and n % 2 == 0), None)
+            if block is None:
+                misfits.append(f"{label(product.node)} ({k}, {n})")
             else:
-                self.notes.append(
-                    f"{product.name} ({k}, {n}) is not in int4: its inputs are no multiple of {BLOCKS[-1]}, "
-                    "or its outputs are odd in number"
-                )
-                continue
-            modified = True
-        return PassResult(model, modified=modified)
+                self.store(graph, product, block)
+        if misfits:
+            some = ", ".join(misfits[:NAMED]) + (", ..." if len(misfits) > NAMED else "")
+            self.notes.append(
+                f"{len(misfits)} of {len(found)} matrices stay in {self.dtype.name.lower()}: int4 takes inputs that "
+                f"are a multiple of {BLOCKS[-1]} and outputs that are even in number, not {some}"
+            )
+        return PassResult(model, modified=len(found) > len(misfits))
 
-    def store(self, graph: ir.Graph, product: Product, most: int, block: int) -> None:
-        codes, scales = quantize(product.weight, most, block, self.dtype)
+    def store(self, graph: ir.Graph, product: Product, block: int) -> None:
+        codes, scales = quantize(product.weight, 127 if self.weights == "int8" else 7, block, self.dtype)
         if self.weights == "int8":
             stored = register(graph, f"{product.name}.codes", codes)
             scale, attributes = register(graph, f"{product.name}.scales", scales[0]), {"axis": 1}
