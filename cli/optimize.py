@@ -42,7 +42,7 @@ def optimize(
         typer.Option(metavar="X.Y", help="tensorrt-rtx: a GPU to build for, such as 8.9, or `portable`; repeatable."),
     ] = None,
     attention: Annotated[
-        str | None, typer.Option(metavar="FORM", help="Form of attention: native, plugin or primitive.")
+        str | None, typer.Option(metavar="FORM", help="Form of attention: native, plugin, plugin-aot or primitive.")
     ] = None,
     workspace: Annotated[
         str | None, typer.Option(metavar="BYTES", help="Engines: the most that a layer uses for itself, such as 512M.")

@@ -76,6 +76,8 @@ class Engine:
         profiles: of each role, in the engine's order: least, usual and most of every symbolic dimension.
         memory: bytes of activations that each role's plan asks for, where it is known.
         streamable: whether its weights may stay in the host's memory and be streamed where they do not fit.
+        caches_in_place: whether the step graph's caches are written in place, where the engine cannot be asked: it does
+            not tell of plugins. None where it can.
     """
 
     module: str
@@ -91,6 +93,7 @@ class Engine:
     profiles: Mapping[str, tuple[Mapping[str, Limits], ...]]
     memory: Mapping[str, int]
     streamable: bool = False
+    caches_in_place: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -198,8 +198,10 @@ def weight_bytes(artifact: Artifact) -> int:
 def in_place(artifact: Artifact) -> bool:
     """Whether an engine most likely writes its caches in place; once it is loaded, it can be asked."""
     engine = artifact.engine
-    if engine is None or engine.module != "tensorrt" or any("/kernels/" in path for path in artifact.files):
+    if engine is None or engine.module != "tensorrt":
         return True
+    if engine.caches_in_place is not None:
+        return engine.caches_in_place
     return tuple(map(int, engine.version.split(".")[:2])) >= CACHE_LAYER_SINCE
 
 

@@ -3,8 +3,9 @@
 Such an engine needs neither Python nor our runtime to run: TensorRT launches the PTX that it was given at build time.
 One kernel for each call, so the cache is not split; two tactics, wide tiles and narrow ones, which the builder times.
 
-Define these instead of registering the classes of `edgeformer.runtime.plugins`: both have the same names. The network
-has to be created with PREFER_AOT_PYTHON_PLUGINS, and the builder's configuration asked for aliases (`allow_aliases`).
+Define these instead of registering the classes of `edgeformer.runtime.plugins`: both have the same names. The builder's
+configuration has to be asked for aliases (`allow_aliases`); nothing here copies a cache, so that an output is to be
+bound where its input is.
 Written from the documentation and NVIDIA's own Python module; no engine has been built or run with it.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from edgeformer.exporter.targets.capabilities import RTX, TENSORRT
-from edgeformer.exporter.targets.rows import TARGETS, Target
+from edgeformer.exporter.targets.rows import AHEAD_OF_TIME, PLUGIN, TARGETS, Target
 from edgeformer.runtime.backends import older
 from edgeformer.runtime.errors import TargetError
 
@@ -36,7 +36,8 @@ class HeadSizes:
 HEAD_SIZES = {
     "contrib": HeadSizes(8, 256, 8),  # ONNX Runtime's GroupQueryAttention
     "native": HeadSizes(16, 256, 8),  # run with RTX 1.7.1, every GPU of its row, over a cache, a source and in encoders
-    "plugin": HeadSizes(16, 128, 8),  # the sizes that our kernels are checked in
+    PLUGIN: HeadSizes(16, 128, 8),  # the sizes that our kernels are checked in
+    AHEAD_OF_TIME: HeadSizes(16, 128, 8),  # the same kernels
     "primitive": HeadSizes(16, 256, 8),  # TensorRT's documentation
 }
 

@@ -9,7 +9,10 @@ from edgeformer.exporter.targets.capabilities import RTX, TENSORRT, capabilities
 RAN, BUILT, DOCUMENTED = "ran in CI", "engines built in CI, not run", "from the vendor's documentation, not run"
 CHECKED_ON_CPU = "graphs checked in CI on the CPU, not run on a GPU"
 PLANS = ("fp16", "bf16", "fp32", "int8", "int4")
-WITHOUT_LAYERS, WITH_LAYERS = ("plugin", "primitive"), ("native", "plugin", "primitive")
+PLUGIN, AHEAD_OF_TIME = "plugin", "plugin-aot"  # our own attention: its kernels beside the plans, or in them
+WITHOUT_LAYERS = (PLUGIN, "primitive")
+WITHOUT_LAYERS_AOT = (PLUGIN, AHEAD_OF_TIME, "primitive")
+WITH_LAYERS = ("native", *WITHOUT_LAYERS_AOT)
 X86, ARM = "linux-x86_64", "linux-aarch64"
 
 
@@ -22,7 +25,8 @@ class Target:
         backend: what runs its artifacts: ort-cpu, ort-cuda or tensorrt.
         precisions: how weights may be stored, the first being the default.
         attention: forms that its graphs may have, the preferred first: `contrib` (ONNX Runtime's kernels), `native`
-            (TensorRT's attention and cache layers), `plugin` (our own op), `primitive` (a pattern that compilers fuse).
+            (TensorRT's attention and cache layers), `plugin` (our own op), `plugin-aot` (the same, its kernels in the
+            engine; from a version on that a row's oldest may be before), `primitive` (a pattern that compilers fuse).
         has_run: where this path has been run, and how that is known.
         module: the package that builds its engines, tensorrt or tensorrt_rtx; None where there are no engines.
         versions: of the module: from the first, and below the second; None where there are no engines.
@@ -90,9 +94,9 @@ ROWS = (
     Target("ort-cpu", "ort-cpu", ("fp32", "int8", "int8-rows"), ("contrib",), RAN),
     Target("ort-cuda", "ort-cuda", ("fp16",), ("contrib",), CHECKED_ON_CPU,
            notes=(CUDA_HALF, NO_TENSORRT_PROVIDER)),
-    tensorrt("tensorrt-10.3", ("10.3", "10.13"), "7.5 8.0 8.6 8.9 9.0", WITHOUT_LAYERS, NO_LAYERS, INT8,
-             "10.3 to 10.12. Ahead-of-time plugins from 10.9."),
-    tensorrt("tensorrt-10.13", ("10.13", "10.16"), "7.5 8.0 8.6 8.9 9.0 10.0 12.0", WITHOUT_LAYERS, NO_LAYERS, INT8,
+    tensorrt("tensorrt-10.3", ("10.3", "10.13"), "7.5 8.0 8.6 8.9 9.0", WITHOUT_LAYERS_AOT, NO_LAYERS, INT8,
+             "10.3 to 10.12. plugin-aot from 10.9 on; with an older version installed it is refused."),
+    tensorrt("tensorrt-10.13", ("10.13", "10.16"), "7.5 8.0 8.6 8.9 9.0 10.0 12.0", WITHOUT_LAYERS_AOT, NO_LAYERS, INT8,
              "10.13 to 10.15; the layers of 10.15 are used by the rows from 10.16 on."),
     tensorrt("tensorrt-10.16", ("10.16", "11.0"), "7.5 8.0 8.6 8.9 9.0 10.0 12.0 12.1", WITH_LAYERS, INT8,
              "No lower-right attention: a mask says what each query sees."),
@@ -107,7 +111,7 @@ ROWS = (
                   "for weight streaming and hardware compatibility are taken and change nothing (run).")),
     jetson("jetson-orin-jp6", ("10.3", "10.4"), "8.7", WITHOUT_LAYERS, NO_LAYERS, INT8, "JetPack 6.1 and 6.2."),
     jetson("jetson-orin-jp7.2", ("10.16", "12.0"), "8.7", WITH_LAYERS, JETPACK_7_2, INT8, skips=True),
-    jetson("jetson-thor-jp7.1", ("10.13", "10.14"), "11.0", WITHOUT_LAYERS, NO_LAYERS, INT8),
+    jetson("jetson-thor-jp7.1", ("10.13", "10.14"), "11.0", WITHOUT_LAYERS_AOT, NO_LAYERS, INT8),
     jetson("jetson-thor-jp7.2", ("10.16", "12.0"), "11.0", WITH_LAYERS, JETPACK_7_2, INT8, skips=True),
 )  # fmt: skip
 TARGETS = {target.name: target for target in ROWS}

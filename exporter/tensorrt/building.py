@@ -14,15 +14,17 @@ from edgeformer.exporter.tensorrt.api import TensorRT
 from edgeformer.exporter.tensorrt.describing import describe
 from edgeformer.exporter.tensorrt.fusion import explain_failure
 from edgeformer.exporter.tensorrt.monitor import make_logger, make_monitor
+from edgeformer.exporter.tensorrt.plugins import offer_plugins
 from edgeformer.exporter.tensorrt.report import LogLine
 from edgeformer.exporter.tensorrt.requests import BuildRequest, Built
 from edgeformer.exporter.tensorrt.timing import load_timings, save_timings
 from edgeformer.runtime.errors import BuildError
-from edgeformer.runtime.plugins import allow_aliases, register
+from edgeformer.runtime.plugins import allow_aliases
 
 if TYPE_CHECKING:
     import tensorrt
 
+PREFER_CARRIED = "PREFER_AOT_PYTHON_PLUGINS"  # of NetworkDefinitionCreationFlag
 Report = Callable[[float, str], bool]  # the fraction that is done, and the phase; False cancels
 
 
@@ -42,9 +44,8 @@ def build(trt: TensorRT, version: str, request: BuildRequest, report: Report) ->
     begin, lines = time.perf_counter(), list[LogLine]()
     logger = make_logger(trt, lines)
     builder = make_builder(trt, logger, lines)
-    if request.kernels is not None:
-        register(trt, Path(request.kernels))
-    network = builder.create_network(network_flags(trt, request.module, version))
+    offer_plugins(trt, request)
+    network = builder.create_network(network_flags(trt, request, version))
     parse(trt, network, logger, request, lines)
     config = make_config(trt, builder, request)
     config.progress_monitor = monitor = make_monitor(trt, report)
@@ -71,11 +72,18 @@ def make_builder(trt: TensorRT, logger: tensorrt.ILogger, lines: Sequence[LogLin
         raise BuildError(f"TensorRT has no builder here: {last_error(lines) or error}") from error
 
 
-def network_flags(trt: TensorRT, module: str, version: str) -> int:
-    """Types come from the graph: a flag asks for it where they could come from elsewhere."""
-    if "strongly_typed_only" in capabilities(module, version):
-        return 0
-    return 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+def network_flags(trt: TensorRT, request: BuildRequest, version: str) -> int:
+    """Types come from the graph: a flag asks for it where they could come from elsewhere.
+
+    Another prefers plugins whose kernels the engine carries; without it TensorRT takes those that are defined, and we
+    define no others.
+    """
+    known, flags = trt.NetworkDefinitionCreationFlag, 0
+    if "strongly_typed_only" not in capabilities(request.module, version):
+        flags |= 1 << int(known.STRONGLY_TYPED)
+    if request.ahead_of_time and hasattr(known, PREFER_CARRIED):
+        flags |= 1 << int(getattr(known, PREFER_CARRIED))
+    return flags
 
 
 def parse(

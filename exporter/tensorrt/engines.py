@@ -9,7 +9,8 @@ from edgeformer.exporter.jobs import Job
 from edgeformer.exporter.records import versions
 from edgeformer.exporter.targets import capabilities, check_model, check_version
 from edgeformer.exporter.targets.capabilities import RTX
-from edgeformer.exporter.tensorrt.plugins import KERNELS
+from edgeformer.exporter.targets.rows import AHEAD_OF_TIME
+from edgeformer.exporter.tensorrt.plugins import KERNELS, OWN_FORMS
 from edgeformer.exporter.tensorrt.preparing import GRAPHS, dtype_of, prepare
 from edgeformer.exporter.tensorrt.processes import probe, run_build
 from edgeformer.exporter.tensorrt.profiles import Solved, input_shapes, solve
@@ -35,6 +36,8 @@ def make_engines(job: Job) -> Artifact:
     reports = {role: build(job, installed, solved, role, dims) for role, dims in inputs.items()}
     if not job.options.strip_weights:
         shutil.rmtree(job.folder / GRAPHS)
+    if job.choice.attention == AHEAD_OF_TIME:
+        shutil.rmtree(job.folder / KERNELS)  # the plans carry them
     write_report(job, reports)
     return describe(job, installed, solved, reports)
 
@@ -73,7 +76,8 @@ def request_for(job: Job, installed: Installed, solved: Solved, role: str, input
         workspace=options.workspace,
         opt_level=options.opt_level,
         timing_cache=str(options.timing_cache.resolve()) if options.timing_cache else None,
-        kernels=str((job.folder / KERNELS).resolve()) if job.choice.attention == "plugin" else None,
+        kernels=str((job.folder / KERNELS).resolve()) if job.choice.attention in OWN_FORMS else None,
+        ahead_of_time=job.choice.attention == AHEAD_OF_TIME,
         versions={installed.module: installed.version, **versions("edgeformer", "onnx-ir")},
     )
 
@@ -120,6 +124,7 @@ def describe(job: Job, installed: Installed, solved: Solved, reports: Mapping[st
             role: report.memory["activations"] for role, report in reports.items() if "activations" in report.memory
         },
         streamable=options.weight_streaming,
+        caches_in_place=caches_in_place(job.choice.attention),
     )
     return Artifact(
         name=job.name,
@@ -132,3 +137,8 @@ def describe(job: Job, installed: Installed, solved: Solved, reports: Mapping[st
         needs={},
         engine=engine,
     )
+
+
+def caches_in_place(attention: str) -> bool | None:
+    """For the record, where the engine cannot be asked: it tells of TensorRT's cache layer, and not of plugins."""
+    return True if attention in OWN_FORMS else False if attention == "primitive" else None

@@ -23,7 +23,7 @@ from edgeformer.exporter.tensorrt.weight_only import WeightOnly
 
 DType = Literal["float16", "bfloat16", "float32"]
 Weights = Literal["int8", "int4"] | None
-AttentionForm = Literal["native", "plugin", "primitive"]
+AttentionForm = Literal["native", "plugin", "plugin-aot", "primitive"]
 
 # Operators that are younger than the usual opset, and the opset that brought them: a parser that reads no more than the
 # usual one, as before TensorRT 10.15, does not know them.
@@ -50,9 +50,10 @@ def rewrite(
         dtype: of weights, products, caches and the encoder's keys and values. Norms, sums of the residual stream and
             logits are float32.
         weights: how constant matrices are stored: None as dtype, int8 a scale for each output, int4 in blocks of 128.
-        attention: native needs TensorRT 10.15 (`Attention`, `TensorScatter`); plugin is `attention_plugin`; primitive
-            is the pattern of standard operators that older compilers fuse. With primitive, `present.*` are new
-            tensors and must not share memory with `past_key_values.*`; with the others they must.
+        attention: native needs TensorRT 10.15 (`Attention`, `TensorScatter`); plugin is `attention_plugin`, and so is
+            plugin-aot, whose graph is the same; primitive is the pattern of standard operators that older compilers
+            fuse. With primitive, `present.*` are new tensors and must not share memory with `past_key_values.*`; with
+            the others they must.
         capacity: of caches; the dimension stays symbolic where it is None.
         fp32_accumulation: sum products inside native attention in float32 (TensorRT 11.3 and later).
 
@@ -68,6 +69,7 @@ def rewrite(
     forms: dict[str, InPlacePass] = {
         "native": NativeAttention(fp32_accumulation=fp32_accumulation),
         "plugin": PluginAttention(),
+        "plugin-aot": PluginAttention(),
         "primitive": PrimitiveAttention(),
     }
     passes: list[InPlacePass | None] = [

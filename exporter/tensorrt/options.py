@@ -20,7 +20,7 @@ class EngineOptions:
         batch, q_len, source_len: least, usual and most of the dimension of that name.
         capacity: the most tokens that a row's cache holds.
         compute_capabilities: GPUs to build for, such as 8.9; `portable` alone for all that the target has.
-        attention: its form: native, plugin or primitive.
+        attention: its form: native, plugin, plugin-aot or primitive.
         workspace: the most memory that a layer may use for itself, in bytes.
         timing_cache: file of measured timings, read where it exists, and written.
         strip_weights: leave the weights out of the plans; the graphs stay beside them, to put the weights back.

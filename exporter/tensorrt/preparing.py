@@ -11,9 +11,10 @@ import onnx_ir as ir
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.jobs import Job
 from edgeformer.exporter.parity import require
+from edgeformer.exporter.targets.rows import AHEAD_OF_TIME
 from edgeformer.exporter.tensorrt import memory
 from edgeformer.exporter.tensorrt.graphs import AttentionForm, DType, Weights, rewrite
-from edgeformer.exporter.tensorrt.plugins import KERNELS, write_plugin_kernels
+from edgeformer.exporter.tensorrt.plugins import KERNELS, OWN_FORMS, write_plugin_kernels
 from edgeformer.exporter.tensorrt.profiles import Solved
 from edgeformer.exporter.tensorrt.requests import Installed
 from edgeformer.exporter.tensorrt.unfused import allow_unfused
@@ -46,9 +47,11 @@ def prepare(job: Job, solved: Solved, installed: Installed) -> dict[str, dict[st
     save_graphs(job.folder / GRAPHS, graphs)
     inputs = {role: input_dims(graph) for role, graph in graphs.items()}
     verify(job, graphs)
-    if job.choice.attention == "plugin":
+    if job.choice.attention in OWN_FORMS:
         job.progress("compiling the kernels of attention")
         gpus, head_dim = job.choice.compute_capabilities or (str(installed.gpu),), job.bundle.manifest.sizes.head_dim
+        if job.choice.attention == AHEAD_OF_TIME:
+            gpus = ()  # an engine carries the portable ones
         write_plugin_kernels(job.folder / KERNELS, graphs.values(), dtype_of(job), head_dim, gpus)
     for role in graphs if job.options.allow_unfused else ():
         allow_unfused(job.folder / GRAPHS / f"{role}.onnx")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from edgeformer.exporter.kernels.compiling import PORTABLE
+from edgeformer.exporter.targets import FEATURES as KNOWN_FEATURES
 from edgeformer.exporter.targets import Choice, Target
+from edgeformer.exporter.targets.rows import AHEAD_OF_TIME, PLUGIN
 from edgeformer.exporter.tensorrt.options import EngineOptions, flag
 from edgeformer.exporter.tensorrt.requests import Installed
+from edgeformer.runtime.backends import older
 from edgeformer.runtime.errors import LimitsError, TargetError
 from edgeformer.runtime.identity import this_platform
 
@@ -56,6 +60,9 @@ def lacking(options: EngineOptions, installed: Installed, features: Collection[s
     for field, feature in FEATURES.items():
         if getattr(options, field) and feature not in features:
             yield f"it has no {flag(field)}: leave it out"
+    if options.attention == AHEAD_OF_TIME and "aot_plugins" not in features:
+        since = KNOWN_FEATURES["aot_plugins"].since(installed.module)
+        yield f"it has no --attention {AHEAD_OF_TIME}, which came with {since}: take --attention {PLUGIN}"
     if options.strip_weights and "stripping" in features and installed.gpu is None:
         yield "--strip-weights needs a GPU while it builds, and there is none here: leave it out"
 
@@ -82,4 +89,9 @@ def check_machine(choice: Choice, installed: Installed, features: Collection[str
         raise TargetError(
             f"{installed.module} builds for the GPU that is here, of compute capability {installed.gpu}, and this is "
             f"to be for {', '.join(wanted)}: take another target, or another machine"
+        )
+    if choice.attention == AHEAD_OF_TIME and older(installed.gpu, PORTABLE):
+        raise TargetError(
+            f"--attention {AHEAD_OF_TIME} is for GPUs of compute capability {PORTABLE} and later, this one has "
+            f"{installed.gpu}: take --attention {PLUGIN}"
         )

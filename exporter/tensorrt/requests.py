@@ -28,6 +28,7 @@ class BuildRequest:
         opt_level: 0 to 5.
         timing_cache: path of a file of measured timings.
         kernels: folder of the kernels of our own operators, where the graph has them.
+        ahead_of_time: whether the engine is to carry those kernels itself.
         versions: packages that took part, for the report.
     """
 
@@ -44,6 +45,7 @@ class BuildRequest:
     opt_level: int | None = None
     timing_cache: str | None = None
     kernels: str | None = None
+    ahead_of_time: bool = False
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -65,6 +67,7 @@ class BuildRequest:
             "workspace": self.workspace,
             "optimization level": self.opt_level,
             "timing cache": self.timing_cache,
+            "kernels of our own attention": "in the engine" if self.ahead_of_time else None,
         }
         return {name: str(value) for name, value in said.items() if value not in (None, "")}
 

@@ -20,7 +20,7 @@ from edgeformer.exporter.targets import (
 )
 from edgeformer.exporter.targets.__main__ import main as write_table
 from edgeformer.exporter.targets.limits import in_range
-from edgeformer.runtime.backends import backends
+from edgeformer.runtime.backends import backends, older
 from edgeformer.runtime.errors import TargetError
 from edgeformer.runtime.names import Sizes
 
@@ -92,6 +92,15 @@ def test_a_row_offers_only_forms_of_attention_that_its_oldest_version_has() -> N
         native = {"attention_layer", "kv_cache_update"} <= target.features
         assert ("native" in target.attention) is native
         assert ("plugin" in target.attention) is ("plugins" in target.features)
+
+
+def test_a_row_offers_kernels_in_the_engine_where_a_version_of_its_range_has_them() -> None:
+    """The installed one is asked before a build."""
+    since = FEATURES["aot_plugins"]
+    for target in ENGINES:
+        first = since.since(str(target.module), jetson=target.jetson)
+        assert target.versions is not None
+        assert ("plugin-aot" in target.attention) is (first is not None and older(first, target.versions[1]))
 
 
 @pytest.mark.parametrize(
@@ -235,6 +244,9 @@ def test_a_form_that_a_row_does_not_have_is_refused_with_the_rows_that_have_it()
     message = refused("jetson-orin-jp6", attention="native")
     assert "it has plugin, primitive; targets that have it: tensorrt-10.16, " in message
     assert "target tensorrt-rtx has no attention of the form 'plugin'" in refused("tensorrt-rtx", attention="plugin")
+    for target, has in (("tensorrt-rtx", "native"), ("jetson-orin-jp6", "plugin, primitive")):
+        message = refused(target, attention="plugin-aot")
+        assert f"no attention of the form 'plugin-aot': it has {has}; targets that have it: tensorrt-10.3, " in message
 
 
 @pytest.mark.parametrize("target", ["tensorrt-rtx", "tensorrt-11", "jetson-orin-jp6"])

@@ -74,8 +74,10 @@ def test_an_older_engine_without_our_plugin_keeps_its_caches_twice(manifest: Man
     once = needed(manifest.sizes, engines, load).caches
     old = dataclasses.replace(engines, engine=dataclasses.replace(ENGINE, version="10.13.3.9"))
     assert needed(manifest.sizes, old, load).caches == 2 * once
-    files = {**PLANS, "engines/kernels/kernels.json": FileRecord(1, "")}
-    assert needed(manifest.sizes, dataclasses.replace(old, files=files), load).caches == once
+    for version in ("10.13.3.9", "11.4.0.1"):  # whatever the version, what is recorded holds
+        for in_place, times in ((True, 1), (False, 2)):
+            record = dataclasses.replace(ENGINE, version=version, caches_in_place=in_place)
+            assert needed(manifest.sizes, dataclasses.replace(engines, engine=record), load).caches == times * once
 
 
 def test_weights_that_can_be_streamed_need_no_room(manifest: Manifest, engines: Artifact) -> None:

@@ -120,12 +120,15 @@ class LoadedEngine:
             raise BundleError(self.subject, [*problems, "optimize the bundle anew"])
 
     def writes_in_place(self, artifact: Artifact) -> bool:
-        """Whether every cache output shares its input's memory: asked at every load, since nothing records it.
+        """Whether every cache output shares its input's memory: asked at every load, of engines that can tell.
 
-        Versions before 10.15 cannot be asked, and have no cache layer that would; there, our own plugin does.
+        Versions before 10.15 cannot be asked, and have no cache layer that would. Later ones tell of that layer, not of
+        plugins (reported with 11.2, not run here): ours is recorded. Its caches are declared to alias their inputs,
+        for which TensorRT may copy. One memory for both is right whether it copies or passes the addresses that were
+        bound; two are right only where it copies.
         """
         past, present = names.past_names(self.sizes), names.present_names(self.sizes)
-        if any(f"/{PLUGIN_FILES}" in path for path in artifact.files):
+        if artifact.engine is not None and artifact.engine.caches_in_place:
             return True
         ask = getattr(self.engine, "get_aliased_input_tensor", None)
         if ask is None:

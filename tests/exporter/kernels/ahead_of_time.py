@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import tensorrt_lean as lean
 
-from edgeformer.exporter.kernels.ahead_of_time import define_plugins
+from edgeformer.exporter.tensorrt.plugins import offer_plugins
+from edgeformer.exporter.tensorrt.requests import BuildRequest
 from edgeformer.runtime.plugins.kernels import CACHED, SOURCE
 
 
@@ -117,9 +118,7 @@ class ExtraArguments(dict[int, Any]):
 
 def main(folder: Path) -> None:
     trt = assemble()
-    import tensorrt.plugin as trtp
-
-    define_plugins(trtp, folder)
+    offer_plugins(trt, BuildRequest("tensorrt", "decoder", "", "", (), (), kernels=str(folder), ahead_of_time=True))
     numbers = {"num_heads": np.array([4], np.int32), "num_kv_heads": np.array([2], np.int32)}
     numbers = {"scale": np.array([0.125], np.float32), **numbers}
     query, new, cache, lengths = (3, 4, 9, 64), (3, 2, 9, 64), (3, 2, 40, 64), (3,)

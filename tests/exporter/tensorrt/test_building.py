@@ -105,11 +105,12 @@ def test_a_full_disk_is_told_by_the_system(trt: Any, request_: BuildRequest) -> 
         run(trt, dataclasses.replace(request_, plan="/dev/full"))
 
 
-def test_types_come_from_the_graph_whatever_the_version(trt: Any) -> None:
+def test_types_come_from_the_graph_whatever_the_version(trt: Any, request_: BuildRequest) -> None:
     fake: Any = SimpleNamespace(NetworkDefinitionCreationFlag=SimpleNamespace(STRONGLY_TYPED=1))
-    assert network_flags(fake, "tensorrt", "10.3.0.26") == 2
-    assert network_flags(fake, "tensorrt", "11.4.0.106") == 0
-    assert network_flags(trt, "tensorrt_rtx", trt.__version__) == 0
+    full = dataclasses.replace(request_, module="tensorrt")
+    assert network_flags(fake, full, "10.3.0.26") == 2
+    assert network_flags(fake, full, "11.4.0.106") == 0
+    assert network_flags(trt, request_, trt.__version__) == 0
 
 
 def test_a_builder_that_there_is_none_of_is_one_line() -> None:

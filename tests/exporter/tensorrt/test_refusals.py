@@ -66,6 +66,24 @@ def test_an_older_version_lacks_what_came_later() -> None:
         check_features(EngineOptions(fp32_accumulation=True), older, features(older))
 
 
+def test_kernels_in_the_engine_are_refused_before_10_9_with_the_form_that_works() -> None:
+    options = EngineOptions(attention="plugin-aot")
+    check_features(options, SERVER, features(SERVER))
+    older = dataclasses.replace(SERVER, version="10.8.0.43")
+    with pytest.raises(LimitsError, match="10.8.0.43: it has no --attention plugin-aot, which came with 10.9: take"):
+        check_features(options, older, features(older))
+    check_features(EngineOptions(attention="plugin"), older, features(older))
+
+
+def test_kernels_in_the_engine_are_refused_on_gpus_that_cannot_compile_them() -> None:
+    """They are PTX for 8.0."""
+    turing = dataclasses.replace(SERVER, gpu="7.5")
+    with pytest.raises(TargetError, match="capability 8.0 and later, this one has 7.5: take --attention plugin"):
+        check_machine(choose_target("tensorrt-11", "fp16", attention="plugin-aot"), turing, features(turing))
+    check_machine(choose_target("tensorrt-11", "fp16", attention="plugin"), turing, features(turing))
+    check_machine(choose_target("tensorrt-11", "fp16", attention="plugin-aot"), SERVER, features(SERVER))
+
+
 def test_weights_are_stripped_only_where_there_is_a_gpu_to_build_on() -> None:
     without = dataclasses.replace(SERVER, gpu=None)
     with pytest.raises(LimitsError, match="--strip-weights needs a GPU while it builds, and there is none here"):

@@ -116,10 +116,21 @@ def test_plugins_are_registered_before_an_engine_is_read(
         registered.append((module.__name__, folder, len(module.engines)))
 
     monkeypatch.setattr("edgeformer.runtime.plugins.register", register)
-    bundle = make_bundle(plan={"aliases": None}, extra_files=("engines/kernels/kernels.json",))
+    bundle = make_bundle(plan={"aliases": {}}, caches_in_place=True, extra_files=("engines/kernels/kernels.json",))
     model = machine.load(bundle)
     assert registered == [("tensorrt", bundle / "engines" / "kernels", 0)]
     assert model.generate("word", GREEDY)[0].token_ids  # and caches are taken as written in place
+
+
+@pytest.mark.parametrize("aliases", [None, {}], ids=["cannot be asked", "does not tell"])
+def test_an_engine_that_carries_its_kernels_needs_no_plugins_and_writes_caches_in_place(
+    machine: Machine, make_bundle: MakeBundle, on_cpu: Model, monkeypatch: pytest.MonkeyPatch, aliases: Any
+) -> None:
+    """The stand-in refuses a cache's output that is not bound where its input is."""
+    monkeypatch.setattr("edgeformer.runtime.plugins.register", lambda module, folder: pytest.fail("registered"))
+    model = machine.load(make_bundle(plan={"aliases": aliases}, caches_in_place=True))
+    found, wanted = (each.generate(["word", "a"], GREEDY) for each in (model, on_cpu))
+    assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
 
 
 def test_weights_are_put_back_into_stripped_plans(machine: Machine, make_bundle: MakeBundle) -> None:
