@@ -24,10 +24,11 @@ def staged(output: Path, *, begin_with: Path | None = None, overwrite: bool = Fa
         overwrite: whether a bundle that is there may be replaced. Anything else that is there never is.
 
     Raises:
-        OutputExistsError: something is there that may not be replaced.
+        OutputExistsError: something is there that may not be replaced, or another program has changed it meanwhile.
         WriteError: the disk is full, or the place cannot be written.
     """
     check_free(output, overwrite)
+    before = state(output)
     output = output.resolve()  # a name to write beside, for `.` as well; and what a link leads to, not the link
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -39,6 +40,8 @@ def staged(output: Path, *, begin_with: Path | None = None, overwrite: bool = Fa
         if begin_with is not None:
             shutil.copytree(begin_with, partial, copy_function=link_or_copy, dirs_exist_ok=True)
         yield partial
+        if state(output) != before:
+            raise OutputExistsError(f"{output} has changed meanwhile, by another program: run this again")
         take_place(partial, output)
     except OSError as error:
         raise WriteError(
@@ -61,6 +64,15 @@ def check_free(output: Path, overwrite: bool) -> None:
         raise OutputExistsError(f"{output} exists and is not a bundle: choose another output, or remove it yourself")
     if not overwrite:
         raise OutputExistsError(f"{output} holds a bundle already: choose another output, or pass --overwrite")
+
+
+def state(output: Path) -> tuple[int, int] | None:
+    """Which bundle is there: its file is never written into, but replaced; None where there is none."""
+    try:
+        found = (output / MANIFEST).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def link_or_copy(source: str, target: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import Artifact, open_bundle, read_manifest
-from edgeformer.runtime.errors import BackendUnavailableError, TargetError
+from edgeformer.runtime.errors import BackendUnavailableError, NotEnoughMemoryError, TargetError
 from edgeformer.runtime.model import Model
 
 # The best first: an engine for this machine's GPU, ONNX Runtime on a GPU, and on the CPU; then what rounds least.
@@ -29,7 +29,7 @@ def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None
         BundleError: the bundle is missing, damaged or too new; every problem is named.
         TargetError: it holds no such artifact.
         BackendUnavailableError: what the artifact needs is not installed, or nothing runs here.
-        NotEnoughMemoryError: what it needs does not fit into the memory that is free.
+        NotEnoughMemoryError: the artifact of this name does not fit into the memory that is free.
     """
     folder = Path(bundle)
     if artifact is not None:
@@ -39,7 +39,7 @@ def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None
         chosen = best(folder, passed_over)
         try:
             model = load_artifact(folder, chosen, threads)
-        except BackendUnavailableError as error:  # what only loading shows, such as a provider that does not start
+        except (BackendUnavailableError, NotEnoughMemoryError) as error:  # what only loading shows
             passed_over[chosen.name] = str(error)
             continue
         after = [other.name for other in ranked(folder) if other.name not in passed_over and other != chosen]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgeformer.exporter.parity import TOLERANCES, Check, check_golden, require
 from edgeformer.exporter.targets import TARGETS
-from edgeformer.runtime import Model, load
+from edgeformer.runtime import Model, Score, load
 from edgeformer.runtime.bundle import GoldenSample
 from edgeformer.runtime.errors import ParityError
 
@@ -69,6 +70,20 @@ def test_a_log_probability_that_is_off_is_noticed(loaded: dict[str, Model], name
     golden = loaded[name].bundle.manifest.golden
     other = changed(golden, lambda sample: dataclasses.replace(sample, greedy_score=sample.greedy_score - off))
     assert failed(loaded[name], other) == ["log-probabilities equal PyTorch's"]
+
+
+@pytest.mark.parametrize("name", ["ort-cpu-fp32", "ort-cpu-int8"])
+def test_what_is_no_number_is_noticed(loaded: dict[str, Model], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """As an artifact in 16 bits gives where something overflows."""
+    model, score = loaded[name], Model.score
+
+    def overflown(self: Model, *arguments: Any) -> list[Score]:
+        scores = score(self, *arguments)
+        broken = (float("nan"), *scores[-1].token_log_probs[1:])
+        return [*scores[:-1], dataclasses.replace(scores[-1], token_log_probs=broken)]
+
+    monkeypatch.setattr(Model, "score", overflown)
+    assert failed(model, model.bundle.manifest.golden) == [NAMES[2], NAMES[5]]
 
 
 def test_a_row_that_depends_on_its_neighbours_is_noticed(

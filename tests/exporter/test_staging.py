@@ -209,6 +209,21 @@ def foreign(place: Path) -> Iterator[Path]:
     yield place / "link"
 
 
+def write_twice_at_once(output: Path) -> None:
+    """The one that began first ends last."""
+    with staged(output, begin_with=output, overwrite=True) as folder:
+        (folder / "bundle.json").unlink()
+        (folder / "bundle.json").write_text("begun first")
+        write(output, "done first", begin_with=output, overwrite=True)
+
+
+def test_what_another_program_has_put_there_meanwhile_is_not_lost(bundle: Path) -> None:
+    with pytest.raises(OutputExistsError, match="has changed meanwhile, by another program: run this again"):
+        write_twice_at_once(bundle)
+    assert (bundle / "bundle.json").read_text() == "done first"
+    assert [path.name for path in bundle.parent.iterdir()] == ["bundle"]
+
+
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_is_not_a_bundle_is_never_replaced(place: Path, overwrite: bool) -> None:
     place.mkdir()

@@ -14,7 +14,7 @@ from edgeformer.exporter.targets import TARGETS
 from edgeformer.runtime import load, loading
 from edgeformer.runtime.backends import backends, older, onnxruntime_cpu
 from edgeformer.runtime.bundle import Artifact
-from edgeformer.runtime.errors import BackendUnavailableError, TargetError
+from edgeformer.runtime.errors import BackendUnavailableError, EdgeformerError, NotEnoughMemoryError, TargetError
 from edgeformer.runtime.loading import choose
 
 
@@ -59,19 +59,22 @@ def test_why_the_others_were_passed_over_is_told(bundle: Path) -> None:
     assert load(bundle, "ort-cpu-int8").passed_over == {}  # none was looked at
 
 
-def test_what_shows_only_when_it_is_loaded_is_passed_over_too(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [BackendUnavailableError("it does not start"), NotEnoughMemoryError("it is large")])
+def test_what_shows_only_when_it_is_loaded_is_passed_over_too(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, error: EdgeformerError
+) -> None:
     original = loading.Model
 
     def model(bundle: Any, artifact: Artifact, threads: int | None) -> Any:
         if artifact.precision == "fp32" and artifact.target == "ort-cpu":
-            raise BackendUnavailableError("it does not start")
+            raise error
         return original(bundle, artifact, threads)
 
     monkeypatch.setattr(loading, "Model", model)
     found = load(bundle)
     assert found.artifact.name == "ort-cpu-int8"
-    assert found.passed_over == {"ort-cpu-fp32": "it does not start", "onnx": "ort-cpu-int8 comes before it"}
-    with pytest.raises(BackendUnavailableError, match="it does not start"):
+    assert found.passed_over == {"ort-cpu-fp32": str(error), "onnx": "ort-cpu-int8 comes before it"}
+    with pytest.raises(type(error), match=str(error)):
         load(bundle, "ort-cpu-fp32")
 
 
