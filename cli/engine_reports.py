@@ -82,5 +82,5 @@ def profile_rows(artifact: Artifact) -> list[tuple[str, ...]]:
 
 
 def told(limits: Limits) -> str:
-    """As the command line takes them: 1:8:64 is least, usual and most; one number is all three."""
+    """As the command line takes them: 1:8:64 is least, usual and most; one number where they are equal."""
     return str(limits[0]) if limits[0] == limits[2] else ":".join(map(str, limits))

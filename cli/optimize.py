@@ -54,7 +54,7 @@ def optimize(
         bool, typer.Option("--strip-weights", help="Engines: leave weights out; they are put back when it is loaded.")
     ] = False,
     version_compatible: Annotated[
-        bool, typer.Option("--version-compatible", help="tensorrt: let later versions, and the lean runtime, run it.")
+        bool, typer.Option("--version-compatible", help="tensorrt: let the lean runtime of its version run it as well.")
     ] = False,
     hardware_compatible: Annotated[
         bool, typer.Option("--hardware-compatible", help="tensorrt: let other GPUs from Ampere on run it.")

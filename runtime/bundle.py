@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from edgeformer.runtime.engine_records import senseless_engine
 from edgeformer.runtime.errors import BundleError
 from edgeformer.runtime.names import Sizes
 
@@ -253,12 +254,14 @@ def senseless_artifacts(manifest: Manifest) -> Iterator[str]:
         for path in artifact.graphs.values():
             if path not in artifact.files:
                 yield f"artifact {artifact.name} names {path}, but does not record it"
+        if artifact.engine is not None:
+            yield from (f"artifact {artifact.name}: {problem}" for problem in senseless_engine(artifact.engine))
 
 
 def parse_artifact(values: Mapping[str, Any]) -> Artifact:
     engine = values.get("engine")
     files = parse_files(values["files"])
-    return Artifact(**{**values, "files": files, "engine": parse_engine(engine) if engine else None})
+    return Artifact(**{**values, "files": files, "engine": parse_engine(engine) if engine is not None else None})
 
 
 def parse_engine(values: Mapping[str, Any]) -> Engine:

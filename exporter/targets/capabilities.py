@@ -55,7 +55,7 @@ FEATURES = {
         Feature("weight_streaming", "weights that stay in the host's memory", "10.0"),
         Feature("timing_cache", "measured timings kept between builds", "10.0"),
         Feature("stripping", "plans without weights, which are put back when they are loaded", "10.0"),
-        Feature("version_compatible", "later versions and the lean runtime run the plan", "10.0"),
+        Feature("version_compatible", "the lean runtime of its version runs the plan as well", "10.0"),
         Feature("hardware_compatible", "later GPUs run the plan", "10.0"),
         Feature("builds_without_gpu", "engines are built without a GPU or a driver", None, "1.7"),
         Feature("runtime_cache", "kernels that were compiled when running are kept", None, "1.7"),

@@ -107,6 +107,8 @@ def choose_gpus(target: Target, precision: str, wanted: tuple[str, ...]) -> tupl
                 f"target {target.name} has no portable engines: name one compute capability of {', '.join(have)}"
             )
         return together
+    if PORTABLE_SET in wanted:
+        raise TargetError(f"{PORTABLE_SET} is all compute capabilities at once: name it alone, or the others alone")
     if unknown := [gpu for gpu in wanted if gpu not in target.compute_capabilities]:
         raise TargetError(
             f"target {target.name} has no compute capability {', '.join(unknown)}; it has: "

@@ -24,7 +24,7 @@ class EngineOptions:
         workspace: the most memory that a layer may use for itself, in bytes.
         timing_cache: file of measured timings, read where it exists, and written.
         strip_weights: leave the weights out of the plans; the graphs stay beside them, to put the weights back.
-        version_compatible: let later versions, and the lean runtime, run the plans.
+        version_compatible: let the lean runtime of the version that built the plans run them.
         hardware_compatible: let later GPUs run the plans.
         weight_streaming: let weights stay in the host's memory where the GPU's does not hold them.
         fp32_accumulation: let attention in fp16 sum in fp32; no kernel does it for every shape.
@@ -60,17 +60,15 @@ def flag(name: str) -> str:
 
 
 def parse_limits(option: str, text: str) -> Limits:
-    """`1:8:64` is least, usual and most; one number is all three.
+    """`1:8:64` is least, usual and most; one number is usual and most, from one.
 
     Raises:
         OptionError: it is something else.
     """
     parts = text.split(":")
     if len(parts) not in (1, 3) or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        raise OptionError(
-            f"{option} is {text!r}, expected LEAST:USUAL:MOST, such as 1:8:64, or one number for all three"
-        )
-    least, usual, most = map(int, parts * 3 if len(parts) == 1 else parts)
+        raise OptionError(f"{option} is {text!r}, expected LEAST:USUAL:MOST, such as 1:8:64, or one number for 1:N:N")
+    least, usual, most = map(int, ["1", *parts * 2] if len(parts) == 1 else parts)
     return least, usual, most
 
 

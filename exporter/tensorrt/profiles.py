@@ -20,7 +20,7 @@ CAPACITY = SOURCE_LEN = 512  # never the full context of a model with a long one
 BATCH: Limits = (1, 8, 64)  # 12 sources with 4 beams each are 48 rows
 Q_LEN = 32  # prompts of translation models are short; longer ones are taken in several steps
 ONE: Limits = (1, 1, 1)
-ROWS = 4  # batch * num_heads: TensorRT's attention kernel for a single query needs as many
+HEADS = 4  # TensorRT's attention kernel for a single query of a single row needs as many
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ def solve(sizes: Sizes, options: EngineOptions) -> Solved:
     given = {"--batch": batch, "--q-len": q_len, "--source-len": source_len}
     problems = [
         *(problem for option, limits in given.items() if (problem := not_rising(option, limits))),
+        *(problem for option in ("--batch", "--q-len") if (problem := not_from_one(option, given[option]))),
         *too_long(sizes, capacity, q_len, source_len),
     ]
     if problems:
@@ -51,7 +52,7 @@ def solve(sizes: Sizes, options: EngineOptions) -> Solved:
     both = {"batch": batch, "source_len": source_len}
     prefill = {**both, "q_len": q_len, "n": (1, 1, q_len[2])}
     # Up to two queries have a kernel where a model's few heads leave one query none.
-    decode = {**both, "q_len": ONE if batch[0] * sizes.num_heads >= ROWS else (1, 1, 2), "n": ONE}
+    decode = {**both, "q_len": ONE if sizes.num_heads >= HEADS else (1, 1, 2), "n": ONE}
     return Solved(capacity, {"encoder": (both,), "decoder": (prefill, decode)})
 
 
@@ -65,6 +66,12 @@ def not_rising(option: str, limits: Limits) -> str | None:
     if 1 <= least <= usual <= most:
         return None
     return f"{option} goes from {least} by {usual} to {most}, expected rising numbers of at least 1"
+
+
+def not_from_one(option: str, limits: Limits) -> str | None:
+    """Rows leave one by one and grow token by token: the runtime loads no engine that cannot take one."""
+    least, usual, most = limits
+    return f"{option} goes from {least}, expected from 1: take 1:{usual}:{most}" if least > 1 else None
 
 
 def too_long(sizes: Sizes, capacity: int, q_len: Limits, source_len: Limits) -> Iterator[str]:

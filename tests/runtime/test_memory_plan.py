@@ -170,7 +170,7 @@ def test_a_cpus_load_that_cannot_fit_is_refused_before_the_library_is_asked(
     monkeypatch.setattr(memory_plan, "available_memory", lambda: 50_000)
     monkeypatch.setattr("edgeformer.runtime.backends.onnxruntime_cpu.OnnxRuntimeCpu.load", None)
     with pytest.raises(NotEnoughMemoryError, match=r"artifact ort-cpu-fp32 needs .* 0.1 MB of memory are free"):
-        load(tiny_bundle)
+        load(tiny_bundle, "ort-cpu-fp32")
 
 
 def test_free_memory_is_what_programs_can_have(tmp_path: Path) -> None:

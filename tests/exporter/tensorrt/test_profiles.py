@@ -37,10 +37,16 @@ def test_the_step_graph_has_a_profile_for_prefill_and_one_for_decoding_and_the_e
     assert decode == {**both, "q_len": (1, 1, 1), "n": (1, 1, 1)}
 
 
-def test_a_model_of_few_heads_decodes_with_up_to_two_queries_unless_its_batch_makes_up_for_it() -> None:
-    few = sizes(num_heads=2)
-    assert solve(few, EngineOptions()).profiles["decoder"][1]["q_len"] == (1, 1, 2)
-    assert solve(few, EngineOptions(batch=(2, 2, 2))).profiles["decoder"][1]["q_len"] == (1, 1, 1)
+def test_a_model_of_few_heads_decodes_with_up_to_two_queries() -> None:
+    for heads, q_len in ((3, (1, 1, 2)), (4, (1, 1, 1))):
+        assert solve(sizes(num_heads=heads), EngineOptions()).profiles["decoder"][1]["q_len"] == q_len
+
+
+def test_engines_that_the_runtime_could_not_use_are_refused() -> None:
+    assert problems(batch=(8, 8, 64), q_len=(2, 3, 20)) == (
+        "--batch goes from 8, expected from 1: take 1:8:64",
+        "--q-len goes from 2, expected from 1: take 1:3:20",
+    )
 
 
 @given(positions=st.integers(1, 200_000), capacity=st.none() | st.integers(1, 200_000))
@@ -56,10 +62,10 @@ def test_defaults_fit_every_model_and_never_take_a_long_context_whole(positions:
 
 
 def test_every_problem_is_told_at_once() -> None:
-    found = problems(batch=(4, 2, 8), q_len=(0, 1, 1), source_len=(1, 8, 101), capacity=101)
+    found = problems(batch=(1, 9, 8), q_len=(0, 1, 1), source_len=(1, 8, 101), capacity=101)
     assert len(found) == 4
     for part in (
-        "--batch goes from 4 by 2 to 8",
+        "--batch goes from 1 by 9 to 8",
         "--q-len goes from 0",
         "--source-len goes to 101",
         "--capacity is 101",
@@ -97,7 +103,10 @@ def test_a_dimension_that_no_profile_knows_is_named() -> None:
         input_shapes({"image": ("batch", "window")}, solve(sizes(), EngineOptions()).profiles["encoder"])
 
 
-@pytest.mark.parametrize(("text", "limits"), [("1:8:64", (1, 8, 64)), ("5", (5, 5, 5)), ("9:2:1", (9, 2, 1))])
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [("1:8:64", (1, 8, 64)), ("5", (1, 5, 5)), ("1", (1, 1, 1)), ("0", (1, 0, 0)), ("9:2:1", (9, 2, 1))],
+)
 def test_limits_are_three_numbers_or_one(text: str, limits: tuple[int, int, int]) -> None:
     assert parse_limits("--batch", text) == limits
 
