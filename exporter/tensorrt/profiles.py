@@ -71,7 +71,7 @@ def not_rising(option: str, limits: Limits) -> str | None:
 def not_from_one(option: str, limits: Limits) -> str | None:
     """Rows leave one by one and grow token by token: the runtime loads no engine that cannot take one."""
     least, usual, most = limits
-    return f"{option} goes from {least}, expected from 1: take 1:{usual}:{most}" if least > 1 else None
+    return f"{option} goes from {least}, expected from 1: take 1:{usual}:{most}" if 1 < least <= usual <= most else None
 
 
 def too_long(sizes: Sizes, capacity: int, q_len: Limits, source_len: Limits) -> Iterator[str]:

@@ -62,10 +62,10 @@ def test_defaults_fit_every_model_and_never_take_a_long_context_whole(positions:
 
 
 def test_every_problem_is_told_at_once() -> None:
-    found = problems(batch=(1, 9, 8), q_len=(0, 1, 1), source_len=(1, 8, 101), capacity=101)
+    found = problems(batch=(4, 2, 8), q_len=(0, 1, 1), source_len=(1, 8, 101), capacity=101)
     assert len(found) == 4
     for part in (
-        "--batch goes from 1 by 9 to 8",
+        "--batch goes from 4 by 2 to 8",
         "--q-len goes from 0",
         "--source-len goes to 101",
         "--capacity is 101",
