@@ -186,7 +186,7 @@ class Run:
                 optimizer.param_groups[0]["lr"] = arguments.rate * share
                 optimizer.step()
             self.step += 1
-            self.follow(min(0.999, self.step / (self.step + 10)))
+            self.follow(min(arguments.average, self.step / (self.step + 10)))
             losses.append(loss.item())
         return sum(losses) / len(losses)
 
@@ -228,6 +228,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=2000, help="steps")
     parser.add_argument("--smoothing", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.2)
+    parser.add_argument("--average", type=float, default=0.999, help="share of the averaged weights that a step keeps")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(arguments)
 
