@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 from onnx_ir.passes import PassError, PreconditionError
@@ -50,6 +51,19 @@ class Job:
     def graph(self, role: str) -> ir.Model:
         """A portable graph, to be rewritten."""
         return load_graph(self.bundle.folder / self.portable.graphs[role])
+
+    def artifact(self, roles: Iterable[str], suffix: str, made_with: Mapping[str, str], **more: Any) -> Artifact:
+        """The record of what was made: a file for each role in the job's folder; `more` are fields of Artifact."""
+        return Artifact(
+            name=self.name,
+            target=self.choice.target.name,
+            backend=self.choice.target.backend,
+            precision=self.choice.precision,
+            graphs={role: f"{self.name}/{role}.{suffix}" for role in roles},
+            files={},
+            versions=made_with,
+            **more,
+        )
 
     @contextlib.contextmanager
     def rewriting(self, role: str) -> Iterator[None]:

@@ -99,14 +99,10 @@ def make_ort_cpu(job: Job) -> Artifact:
             rewrite(graph, job.choice.precision)
     job.progress("writing")
     save_graphs(job.folder, graphs)
-    return Artifact(
-        name=job.name,
-        target=job.choice.target.name,
-        backend=job.choice.target.backend,
-        precision=job.choice.precision,
-        graphs={role: f"{job.name}/{role}.onnx" for role in graphs},
-        files={},
-        versions=versions("onnxruntime", "onnx-ir"),
+    return job.artifact(
+        graphs,
+        "onnx",
+        versions("onnxruntime", "onnx-ir"),
         needs={"onnxruntime": "1.23"},  # the oldest that this was run with
         shared_sources=True,
         long_steps_need_empty_caches=True,

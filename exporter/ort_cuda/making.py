@@ -31,14 +31,10 @@ def make_ort_cuda(job: Job) -> Artifact:
     graphs["selection"] = ort_cuda.selection(sizes)
     job.progress("writing")
     save_graphs(job.folder, graphs)
-    artifact = Artifact(
-        name=job.name,
-        target=job.choice.target.name,
-        backend=job.choice.target.backend,
-        precision=job.choice.precision,
-        graphs={role: f"{job.name}/{role}.onnx" for role in graphs},
-        files={},
-        versions=versions("onnxruntime", "onnx-ir"),
+    artifact = job.artifact(
+        graphs,
+        "onnx",
+        versions("onnxruntime", "onnx-ir"),
         needs={"onnxruntime": "1.23"},  # the oldest whose CPU kernels ran the same operators
         shared_sources=True,
         long_steps_need_empty_caches=True,

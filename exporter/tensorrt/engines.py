@@ -126,14 +126,10 @@ def describe(job: Job, installed: Installed, solved: Solved, reports: Mapping[st
         streamable=options.weight_streaming,
         caches_in_place=caches_in_place(job.choice.attention),
     )
-    return Artifact(
-        name=job.name,
-        target=job.choice.target.name,
-        backend=job.choice.target.backend,
-        precision=job.choice.precision,
-        graphs={role: f"{job.name}/{role}.plan" for role in reports},
-        files={},
-        versions={installed.module: installed.version, **versions("onnx-ir")},
+    return job.artifact(
+        reports,
+        "plan",
+        {installed.module: installed.version, **versions("onnx-ir")},
         needs={},
         engine=engine,
     )
