@@ -34,15 +34,15 @@ def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None
     folder = Path(bundle)
     if artifact is not None:
         return load_artifact(folder, choose(folder, artifact), threads)
-    passed_over: dict[str, str] = {}
+    artifacts, passed_over = ranked(folder), dict[str, str]()
     while True:
-        chosen = best(folder, passed_over)
+        chosen = best(folder, artifacts, passed_over)
         try:
             model = load_artifact(folder, chosen, threads)
         except (BackendUnavailableError, NotEnoughMemoryError) as error:  # what only loading shows
             passed_over[chosen.name] = str(error)
             continue
-        after = [other.name for other in ranked(folder) if other.name not in passed_over and other != chosen]
+        after = [other.name for other in artifacts if other.name not in passed_over and other != chosen]
         model.passed_over = passed_over | dict.fromkeys(after, f"{chosen.name} comes before it")
         return model
 
@@ -59,7 +59,7 @@ def choose(folder: Path, name: str | None) -> Artifact:
         BackendUnavailableError: nothing runs here; the reason of each is named.
     """
     if name is None:
-        return best(folder, {})
+        return best(folder, ranked(folder), {})
     artifacts = read_manifest(folder).artifacts
     for artifact in artifacts:
         if artifact.name == name:
@@ -67,13 +67,13 @@ def choose(folder: Path, name: str | None) -> Artifact:
     raise TargetError(f"bundle {folder} has no artifact {name!r}; it has: {', '.join(a.name for a in artifacts)}")
 
 
-def best(folder: Path, passed_over: dict[str, str]) -> Artifact:
+def best(folder: Path, artifacts: list[Artifact], passed_over: dict[str, str]) -> Artifact:
     """The best artifact that is not passed over and lacks nothing; those before it are added with what they lack.
 
     Raises:
         BackendUnavailableError: there is none; the reason of each is named.
     """
-    for artifact in ranked(folder):
+    for artifact in artifacts:
         if artifact.name in passed_over:
             continue
         if (reason := lacking(artifact)) is None:
