@@ -32,7 +32,7 @@ from edgeformer.exporter.tensorrt.profiles import Solved, input_shapes, solve
 from edgeformer.exporter.tensorrt.report import REPORT, ArtifactReport, BuildReport, build_from_values, read_report
 from edgeformer.exporter.tensorrt.requests import BuildRequest
 from edgeformer.models.checkpoint import load_checkpoint
-from edgeformer.models.configs import TransformerConfig
+from edgeformer.models.configs.paper import TransformerConfig
 from edgeformer.models.transformer import Transformer
 from edgeformer.runtime.names import Dims
 

@@ -31,7 +31,7 @@ from edgeformer.cli.machine import this_machine
 from edgeformer.cli.printing import print_line, print_table, write_json
 from edgeformer.cli.progress import counting
 from edgeformer.cli.requirements import installed_versions
-from edgeformer.models.checkpoint import WEIGHTS
+from edgeformer.models.weight_files import WEIGHTS
 from edgeformer.runtime import GenerationConfig, load
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import read_manifest, sha256

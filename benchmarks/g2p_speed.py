@@ -39,7 +39,7 @@ from edgeformer.cli.machine import this_machine, usable_cores
 from edgeformer.cli.printing import write_json
 from edgeformer.cli.progress import counting
 from edgeformer.cli.requirements import installed_versions
-from edgeformer.models.checkpoint import WEIGHTS
+from edgeformer.models.weight_files import WEIGHTS
 from edgeformer.runtime import GenerationConfig
 from edgeformer.runtime.bundle import read_manifest, sha256
 from edgeformer.runtime.errors import EdgeformerError, TargetError

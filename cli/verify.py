@@ -149,7 +149,7 @@ def require_same_config(model: Model, checkpoint: Path) -> None:
     """
     import dataclasses
 
-    from edgeformer.models.configs import read_config
+    from edgeformer.models.checkpoint import read_config
     from edgeformer.runtime.errors import CheckpointError
 
     theirs, ours = (dataclasses.asdict(read_config(folder)) for folder in (checkpoint, model.bundle.folder))

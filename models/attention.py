@@ -13,20 +13,24 @@ from edgeformer.models.cache import write_cache
 KeyValue = tuple[Tensor, Tensor]
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """softmax(Q K^T / sqrt(head_dim)) V over the positions that the mask allows.
+def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
+    """softmax(Q K^T * scale) V over the positions that the mask allows.
 
     Exported, this is one ONNX `Attention` node.
 
     Args:
         query: (batch, num_heads, q_len, head_dim).
-        key, value: (batch, num_heads, kv_len, head_dim).
-        mask: bool (batch, 1, q_len, kv_len), True where a query sees a key; every row sees at least one.
+        key, value: (batch, num_kv_heads, kv_len, head_dim); each serves num_heads / num_kv_heads consecutive heads of the
+            query (Ainslie et al. 2023, "GQA").
+        mask: bool (batch, 1, q_len, kv_len), True where a query sees a key; every row sees at least one. Or a float of
+            the scores' type that is added to them, (batch, 1 or num_heads, q_len, kv_len).
+        scale: 1 / sqrt(head_dim) where it is None.
 
     Returns:
         (batch, num_heads, q_len, head_dim)
     """
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
 
 
 def attention_scores(query: Tensor, key: Tensor) -> Tensor:
@@ -39,19 +43,24 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
     return attention_scores(query, key).masked_fill(~mask, -math.inf).softmax(-1)
 
 
-def causal_mask(positions: Tensor, kv_len: int) -> Tensor:
-    """True where key position j stands at or before the query's own position.
+def causal_mask(positions: Tensor, kv_len: int, window: int | None = None) -> Tensor:
+    """True where key position j stands at or before the query's own position, and less than `window` before it.
 
     One mask covers causality, rows of different lengths, and the part of a cache that is not written yet.
 
     Args:
         positions: int64 (batch, q_len), where each query stands in its row.
         kv_len: length of the keys; with a cache, its capacity.
+        window: how many positions a query sees, its own among them; all where it is None.
 
     Returns:
         bool (batch, 1, q_len, kv_len)
     """
-    return (torch.arange(kv_len, device=positions.device)[None, None] <= positions[:, :, None])[:, None]
+    keys, queries = torch.arange(kv_len, device=positions.device)[None, None], positions[:, :, None]
+    seen = keys <= queries
+    if window is not None:
+        seen = seen & (keys > queries - window)
+    return seen[:, None]
 
 
 def source_mask(lengths: Tensor, q_len: int, source_len: int) -> Tensor:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformer.models.attention import KeyValue, MultiHeadAttention, causal_mask, source_mask
-from edgeformer.models.configs import Activation, TransformerConfig
+from edgeformer.models.configs.paper import Activation, TransformerConfig
 from edgeformer.models.positions import sinusoidal_positions
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
@@ -97,8 +97,7 @@ class Transformer(nn.Module):
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
         else:
-            table = sinusoidal_positions(config.max_positions, config.d_model)
-            self.register_buffer("positions", table, persistent=False)
+            self.compute_tables()
         self.dropout = nn.Dropout(config.dropout)
         # Any: iterating over an nn.ModuleList gives type checkers no more than Module
         self.encoder_layers: Any = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
@@ -108,6 +107,12 @@ class Transformer(nn.Module):
             for _ in range(2)
         )
         self.initialize()
+
+    def compute_tables(self) -> None:
+        """The sinusoids, which are computed and not stored."""
+        if self.config.positions == "sinusoidal":
+            table = sinusoidal_positions(self.config.max_positions, self.config.d_model)
+            self.register_buffer("positions", table, persistent=False)
 
     def initialize(self) -> None:
         """Glorot uniform for linear maps; embeddings of variance 1 / d_model, which the scaling brings back to 1."""

@@ -44,7 +44,7 @@ def make_model() -> Callable[..., Transformer]:
     """
     import torch
 
-    from edgeformer.models.configs import TransformerConfig
+    from edgeformer.models.configs.paper import TransformerConfig
     from edgeformer.models.transformer import Transformer
 
     def make(**changes: Any) -> Transformer:
@@ -103,7 +103,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     from edgeformer.models.checkpoint import save_checkpoint
-    from edgeformer.models.configs import TransformerConfig
+    from edgeformer.models.configs.paper import TransformerConfig
     from edgeformer.models.transformer import Transformer
 
     rng = random.Random(0)

@@ -32,7 +32,7 @@ from vocabulary import build_tokenizers, save_tokenizers
 
 from edgeformer.exporter.reference import greedy, pad
 from edgeformer.models.checkpoint import load_checkpoint, save_checkpoint
-from edgeformer.models.configs import TransformerConfig
+from edgeformer.models.configs.paper import TransformerConfig
 from edgeformer.models.transformer import Transformer
 
 console = Console(stderr=True)

@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from edgeformer.models.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
+from edgeformer.models.checkpoint import load_checkpoint, save_checkpoint
 from edgeformer.models.transformer import Transformer
+from edgeformer.models.weight_files import WEIGHTS
 from edgeformer.runtime.errors import CheckpointError, ConfigError
 
 MakeModel = Callable[..., Transformer]

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from edgeformer.models.configs import TransformerConfig, preset, read_config
+from edgeformer.models.checkpoint import read_config
+from edgeformer.models.configs.paper import TransformerConfig, preset
 from edgeformer.runtime.errors import CheckpointError, ConfigError
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -236,7 +237,7 @@ def test_a_config_that_is_no_file_is_named(tmp_path: Path) -> None:
     "content", ['{"model_type": "bert", "hidden_size": 768}', "{}", '{"vocab_size": 30}', "[]", "null", "3", '"text"']
 )
 def test_a_foreign_config_is_refused_with_the_known_types(tmp_path: Path, content: str) -> None:
-    with pytest.raises(ConfigError, match=r"model_type is .*; known: transformer") as caught:
+    with pytest.raises(ConfigError, match=r"model_type is .*; known: .*transformer") as caught:
         read_config(write(tmp_path, content))
     assert str(tmp_path) in str(caught.value)
 

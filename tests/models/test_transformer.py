@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgeformer.models.configs import TransformerConfig, preset
+from edgeformer.models.configs.paper import TransformerConfig, preset
 from edgeformer.models.transformer import Transformer
 
 MakeModel = Callable[..., Transformer]

@@ -1,29 +1,19 @@
-"""Configurations: every number that decides what a model computes. Nothing here imports torch."""
+"""The paper's Transformer: every number that decides what it computes."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, get_args
 
-from edgeformer.runtime.errors import CheckpointError, ConfigError
+from edgeformer.models.configs.keys import Keys, is_number, is_whole
+from edgeformer.runtime.errors import ConfigError
 
 Activation = Literal["relu", "gelu", "silu"]
 NormPlacement = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned"]
-
-
-def is_whole(value: object) -> bool:
-    """JSON's true is no 1."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    return is_whole(value) or isinstance(value, float)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +86,45 @@ class TransformerConfig:
         """Width of one attention head."""
         return self.d_model // self.num_heads
 
+    @property
+    def num_layers(self) -> int:
+        """Layers of the decoder: those that keep a cache."""
+        return self.num_decoder_layers
+
+    @property
+    def num_kv_heads(self) -> int:
+        """Every head has keys and values of its own."""
+        return self.num_heads
+
+    @property
+    def source_vocab_size(self) -> int:
+        """Both sides share one vocabulary."""
+        return self.vocab_size
+
+    @property
+    def max_source_positions(self) -> int:
+        """Both sides share one table of positions."""
+        return self.max_positions
+
+    @property
+    def start_token_id(self) -> int:
+        """The decoder's first input."""
+        return self.bos_token_id
+
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """What ends a text."""
+        return (self.eos_token_id,)
+
+    @classmethod
+    def from_keys(cls, keys: Keys) -> TransformerConfig:
+        """Build from a config.json.
+
+        Raises:
+            ConfigError: as `from_dict`.
+        """
+        return cls.from_dict(keys.values, subject=keys.subject)
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], subject: str = "config.json") -> TransformerConfig:
         """Build from the keys of a config.json; a key that is not understood is an error, not ignored.
@@ -145,25 +174,3 @@ def preset(name: str, *, vocab_size: int = 37000, **changes: Any) -> Transformer
         raise ConfigError("presets", [f"there is no {name!r}; known: {', '.join(PRESETS)}"])
     values = {"vocab_size": vocab_size, **PRESETS[name], **changes}
     return TransformerConfig.from_dict(values, subject=f"preset {name}")
-
-
-def read_config(folder: Path) -> TransformerConfig:
-    """Read `config.json` of a checkpoint folder.
-
-    Raises:
-        CheckpointError: the file is missing, cannot be read, or is not JSON.
-        ConfigError: its content is not a model that is known here.
-    """
-    path = folder / "config.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"checkpoint {folder}", ["config.json is missing"]) from None
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {folder}", [f"config.json cannot be read: {error.strerror}"]) from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CheckpointError(f"checkpoint {folder}", [f"config.json is not JSON: {error}"]) from error
-    if not isinstance(values, dict) or values.get("model_type") != "transformer":
-        kind = values.get("model_type") if isinstance(values, dict) else values
-        raise ConfigError(str(path), [f"model_type is {kind!r}; known: transformer"])
-    return TransformerConfig.from_dict(values, subject=str(path))

@@ -1,0 +1,148 @@
+"""Reading a config.json: each key once, with what it must be; what nobody read is refused at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from edgeformer.runtime.errors import ConfigError
+
+T = TypeVar("T")
+
+# Keys of Hugging Face's configurations that change nothing of what a trained model computes: where it came from, how it
+# was trained, how Python code returns its results, and how to generate, which generation_config.json says as well.
+HARMLESS = frozenset(
+    """
+    _name_or_path _commit_hash architectures auto_map author transformers_version torch_dtype dtype _attn_implementation
+    _attn_implementation_autoset attn_implementation
+    use_cache output_attentions output_hidden_states output_past return_dict torchscript return_dict_in_generate
+    output_scores use_return_dict tokenizer_class finetuning_task task_specific_params prefix problem_type
+    gradient_checkpointing gradient_checkpointing_kwargs initializer_range initializer_factor init_std
+    attention_dropout dropout activation_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout
+    classifier_dropout classif_dropout classifier_dropout_prob attention_probs_dropout_prob hidden_dropout_prob
+    dropout_rate qa_dropout seq_classif_dropout summary_first_dropout encoder_layerdrop decoder_layerdrop layerdrop
+    pretraining_tp use_bfloat16 tf_legacy_loss xla_device
+    id2label label2id num_labels
+    max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p
+    typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
+    num_return_sequences forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty
+    suppress_tokens begin_suppress_tokens
+    """.split()
+)
+REQUIRED: Any = object()
+
+
+def is_whole(value: object) -> bool:
+    """JSON's true is no 1."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    return is_whole(value) or isinstance(value, float)
+
+
+class Keys:
+    """The keys of a checkpoint's config.json, in Hugging Face's names.
+
+    Every read gives a value that can be used, whatever the file holds: what is wrong is collected, and `finish` raises
+    all of it at once.
+
+    Args:
+        values: what the file holds.
+        subject: what an error calls it.
+        folder: the checkpoint, for families that read more of its files; None where there is none.
+    """
+
+    def __init__(self, values: Mapping[str, Any], subject: str = "config.json", folder: Path | None = None) -> None:
+        self.values, self.subject, self.folder = values, subject, folder
+        self.read, self.problems = {"model_type"}, list[str]()
+
+    def raw(self, name: str, default: Any = None) -> Any:
+        """The value as it is; the default where the key is missing or null."""
+        self.read.add(name)
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def problem(self, text: str) -> None:
+        self.problems.append(text)
+
+    def whole(self, name: str, default: int = REQUIRED, least: int = 1) -> int:
+        """A whole number of at least `least`."""
+        value = self.raw(name, default)
+        if value is REQUIRED:
+            self.problem(f"key {name!r} is missing")
+        elif not is_whole(value) or value < least:
+            self.problem(f"{name} is {value!r}, expected a whole number of at least {least}")
+        else:
+            return int(value)
+        return max(least, 1)
+
+    def number(self, name: str, default: float = REQUIRED) -> float:
+        """A finite number above 0."""
+        value = self.raw(name, default)
+        if value is REQUIRED:
+            self.problem(f"key {name!r} is missing")
+        elif not is_number(value) or not 0 < value < math.inf:
+            self.problem(f"{name} is {value!r}, expected a number above 0")
+        else:
+            return float(value)
+        return 1.0
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.raw(name, default)
+        if not isinstance(value, bool):
+            self.problem(f"{name} is {value!r}, expected true or false")
+            return default
+        return value
+
+    def choice(self, name: str, choices: Mapping[str, T], default: str = REQUIRED) -> T:
+        """What one of these words stands for."""
+        value = self.raw(name, default)
+        if value is REQUIRED:
+            self.problem(f"key {name!r} is missing")
+        elif not isinstance(value, str) or value not in choices:
+            self.problem(f"{name} is {value!r}, expected one of {', '.join(choices)}")
+        else:
+            return choices[value]
+        return next(iter(choices.values()))
+
+    def token(self, name: str, vocab_size: int, default: int | None) -> int | None:
+        """A token's id, or None where the key is missing and has no default."""
+        value = self.raw(name, default)
+        if value is not None and (not is_whole(value) or not 0 <= value < vocab_size):
+            self.problem(f"{name} is {value!r}, outside the vocabulary of {vocab_size}")
+            return default
+        return None if value is None else int(value)
+
+    def tokens(self, name: str, vocab_size: int) -> tuple[int, ...]:
+        """One token's id or a list of them; empty where the key is missing."""
+        value = self.raw(name, [])
+        ids = value if isinstance(value, list) else [value]
+        if wrong := [i for i in ids if not is_whole(i) or not 0 <= i < vocab_size]:
+            self.problem(f"{name} is {wrong!r}, outside the vocabulary of {vocab_size}")
+            return ()
+        return tuple(ids)
+
+    def expect(self, name: str, *allowed: object) -> None:
+        """Refuse a key whose value, where it is given, is none of those that are computed here."""
+        value = self.raw(name)
+        if value is not None and not any(type(value) is type(a) and value == a for a in allowed):
+            shown = " or ".join(map(repr, allowed))
+            self.problem(f"{name} is {value!r}, which is not supported: only {shown} is")
+
+    def ignore(self, *names: str) -> None:
+        """Keys of this family that change nothing."""
+        self.read.update(names)
+
+    def finish(self, more: Sequence[str] = ()) -> None:
+        """Raise what is wrong, unread keys among it.
+
+        Raises:
+            ConfigError: with every problem.
+        """
+        unread = [name for name in self.values if name not in self.read | HARMLESS]
+        problems = [*self.problems, *more, *(f"key {name!r} is not understood" for name in unread)]
+        if problems:
+            raise ConfigError(self.subject, problems)
