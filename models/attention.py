@@ -20,8 +20,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: fl
 
     Args:
         query: (batch, num_heads, q_len, head_dim).
-        key, value: (batch, num_kv_heads, kv_len, head_dim); each serves num_heads / num_kv_heads consecutive heads of the
-            query (Ainslie et al. 2023, "GQA").
+        key, value: (batch, num_kv_heads, kv_len, head_dim); each serves num_heads / num_kv_heads consecutive heads of
+            the query (Ainslie et al. 2023, "GQA").
         mask: bool (batch, 1, q_len, kv_len), True where a query sees a key; every row sees at least one. Or a float of
             the scores' type that is added to them, (batch, 1 or num_heads, q_len, kv_len).
         scale: 1 / sqrt(head_dim) where it is None.
