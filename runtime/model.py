@@ -327,15 +327,15 @@ class Clock:
     """Seconds from its making to each event."""
 
     def __init__(self) -> None:
-        self.begin, self.encode, self.first, self.steps = time.perf_counter(), 0.0, 0.0, 0
+        self.begin, self.encode = time.perf_counter(), 0.0
+        self.ends: list[float] = []
 
     def encoded(self) -> None:
         self.encode = time.perf_counter() - self.begin
 
     def stepped(self) -> None:
-        if not self.steps:
-            self.first = time.perf_counter() - self.begin
-        self.steps += 1
+        self.ends.append(time.perf_counter() - self.begin)
 
     def timings(self) -> Timings:
-        return Timings(self.encode, self.first, time.perf_counter() - self.begin, self.steps)
+        first = self.ends[0] if self.ends else 0.0
+        return Timings(self.encode, first, time.perf_counter() - self.begin, len(self.ends), tuple(self.ends))

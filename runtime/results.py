@@ -28,12 +28,17 @@ class Hypothesis:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds of the call that gave a result, for the whole batch that the result was part of."""
+    """Seconds of the call that gave a result, for the whole batch that the result was part of.
+
+    Attributes:
+        ends: until each step had its tokens, the first one's at `first_token`.
+    """
 
     encode: float
     first_token: float
     total: float
     steps: int
+    ends: tuple[float, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
