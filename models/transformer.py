@@ -7,84 +7,17 @@ cuts it: the source is read once, and each step adds tokens to a cache. They exp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgeformer.models.attention import KeyValue, MultiHeadAttention, causal_mask, source_mask
-from edgeformer.models.configs.paper import Activation, TransformerConfig
+from edgeformer.models.attention import causal_mask, source_mask
+from edgeformer.models.configs.paper import TransformerConfig
+from edgeformer.models.layers import DecoderLayer, EncoderLayer
 from edgeformer.models.positions import sinusoidal_positions
-
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
-
-
-class FeedForward(nn.Module):
-    """Two linear maps around an activation, at each position alone (section 3.3)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.inner = nn.Linear(config.d_model, config.d_ff)
-        self.outer = nn.Linear(config.d_ff, config.d_model)
-        self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(x)))
-
-
-class Residual(nn.Module):
-    """LayerNorm(x + Sublayer(x)) as in the paper, or x + Sublayer(LayerNorm(x)) where the config asks for pre-norm."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
-        self.pre = config.norm_placement == "pre"
-
-    def before(self, x: Tensor) -> Tensor:
-        return self.norm(x) if self.pre else x
-
-    def after(self, x: Tensor, sublayer: Tensor) -> Tensor:
-        total = x + self.dropout(sublayer)
-        return total if self.pre else self.norm(total)
-
-
-class EncoderLayer(nn.Module):
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config)
-        self.attention_residual, self.feed_forward_residual = Residual(config), Residual(config)
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        x = self.attention_residual.after(x, self.attention(self.attention_residual.before(x), mask))
-        return self.feed_forward_residual.after(x, self.feed_forward(self.feed_forward_residual.before(x)))
-
-
-class DecoderLayer(nn.Module):
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config)
-        self.attention_residual, self.cross_residual, self.feed_forward_residual = (Residual(config) for _ in range(3))
-
-    def after_attention(self, x: Tensor, attended: Tensor, encoded: KeyValue, source: Tensor) -> Tensor:
-        x = self.attention_residual.after(x, attended)
-        x = self.cross_residual.after(x, self.cross_attention.attend(self.cross_residual.before(x), encoded, source))
-        return self.feed_forward_residual.after(x, self.feed_forward(self.feed_forward_residual.before(x)))
-
-    def forward(self, x: Tensor, encoded: KeyValue, causal: Tensor, source: Tensor) -> Tensor:
-        attended = self.attention(self.attention_residual.before(x), causal)
-        return self.after_attention(x, attended, encoded, source)
-
-    def step(
-        self, x: Tensor, past: KeyValue, encoded: KeyValue, cache_lengths: Tensor, causal: Tensor, source: Tensor
-    ) -> tuple[Tensor, KeyValue]:
-        attended, present = self.attention.step(self.attention_residual.before(x), past, cache_lengths, causal)
-        return self.after_attention(x, attended, encoded, source), present
 
 
 class Transformer(nn.Module):
