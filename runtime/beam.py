@@ -14,29 +14,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformer.runtime.backends import Floats, Ints, Rows
-from edgeformer.runtime.greedy import Limits
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import log_sum_exp
+from edgeformer.runtime.prompts import Limits, Prompt
 from edgeformer.runtime.results import Hypothesis
+
+FIRST_LENGTH = 32  # tokens that there is room for at first
 
 
 def beam_search(
-    rows: Rows, limits: Limits, options: GenerationConfig, on_step: Callable[[], None] = lambda: None
+    rows: Rows,
+    prompt: Prompt,
+    limits: Limits,
+    options: GenerationConfig,
+    on_step: Callable[[], None] = lambda: None,
 ) -> list[list[Hypothesis]]:
     """The num_return_sequences best hypotheses of each source, best first.
 
     Args:
-        rows: fresh rows, one for each source.
+        rows: fresh rows, one for each source, as many as the prompt has.
         on_step: called after every step.
     """
-    search = Search(len(rows.cache_lengths), limits, options)
+    search = Search(prompt, limits, options)
+    logits = rows.step(prompt.ids, prompt.lengths if prompt.is_ragged else None)[:, 0]
     while True:
-        logits = rows.step(search.tokens.reshape(-1, 1))[:, 0]
         on_step()
         rows_kept, sources_kept = search.advance(logits)
         if len(rows_kept) == 0:
             return search.results
         rows.select(rows_kept, sources_kept)
+        logits = rows.step(search.tokens.reshape(-1, 1))[:, 0]
 
 
 def best(values: Floats, count: int, each_row: Ints) -> Ints:
@@ -47,21 +54,30 @@ def best(values: Floats, count: int, each_row: Ints) -> Ints:
     return indices[each_row, order]
 
 
+def widened(ids: Ints, length: int) -> Ints:
+    """`ids` with room for `length` of them along the last axis: twice as much as before where there was less."""
+    if length <= (had := ids.shape[-1]):
+        return ids
+    wide = np.zeros((*ids.shape[:-1], max(length, 2 * had)), np.int64)
+    wide[..., :had] = ids
+    return wide
+
+
 @dataclasses.dataclass(slots=True)
 class Finished:
     """The best finished hypotheses of each source still searched: (sources, num_beams), best first; -inf where none."""
 
     scores: Floats
-    ids: Ints  # (sources, num_beams, most)
+    ids: Ints  # (sources, num_beams, as many as needed so far)
     lengths: Ints
     stopped: NDArray[np.bool_]
 
     @classmethod
-    def none(cls, sources: int, beams: int, most: int) -> Finished:
+    def none(cls, sources: int, beams: int) -> Finished:
         shape = (sources, beams)
         return cls(
             np.full(shape, -np.inf, np.float32),
-            np.zeros((*shape, most), np.int64),
+            np.zeros((*shape, FIRST_LENGTH), np.int64),
             np.zeros(shape, np.int64),
             np.zeros(shape, np.bool_),
         )
@@ -72,6 +88,7 @@ class Finished:
         merged = np.concatenate((self.scores[at], scores), axis=1)
         order = np.argsort(-merged, axis=1, kind="stable")[:, :beams]
         self.scores[at] = np.take_along_axis(merged, order, 1)
+        self.ids = widened(self.ids, ids.shape[2])
         self.ids[at] = np.take_along_axis(np.concatenate((self.ids[at], ids), axis=1), order[:, :, None], 1)
         for mine, new in ((self.lengths, np.full_like(scores, length, np.int64)), (self.stopped, stopped)):
             mine[at] = np.take_along_axis(np.concatenate((mine[at], new), axis=1), order, 1)
@@ -95,37 +112,40 @@ class Finished:
 class Search:
     """The running hypotheses of the sources that are still searched, and what each source has finished."""
 
-    def __init__(self, sources: int, limits: Limits, options: GenerationConfig) -> None:
+    def __init__(self, prompt: Prompt, limits: Limits, options: GenerationConfig) -> None:
+        sources = len(prompt.ids)
         self.limits, self.options, self.beams = limits, options, options.num_beams
         self.results: list[list[Hypothesis]] = [[] for _ in range(sources)]
         self.active: Ints = np.arange(sources)
         self.each_source: Ints = np.arange(sources)[:, None]
+        self.most = limits.most_new(prompt)  # (sources,)
+        self.candidates = max(2, 1 + len(limits.ends)) * self.beams  # so that enough of them do not end
         self.step = 0
         # The first step has one row a source, since all its beams would be the same.
-        self.tokens: Ints = np.full((sources, 1), limits.start, np.int64)  # (sources, beams)
+        self.tokens: Ints = np.empty((sources, 1), np.int64)  # (sources, beams), of the last step
         self.scores: Floats = np.zeros((sources, 1), np.float32)
-        self.ids: Ints = np.zeros((sources, self.beams, limits.most), np.int64)
-        self.finished = Finished.none(sources, self.beams, limits.most)
+        self.ids: Ints = np.zeros((sources, self.beams, FIRST_LENGTH), np.int64)
+        self.finished = Finished.none(sources, self.beams)
 
     def advance(self, logits: Floats) -> tuple[Ints, Ints | None]:
         """Take a step's logits (rows, vocab_size); which rows to go on with, and which sources, None for all."""
         sources, vocab_size = len(self.active), logits.shape[1]
         totals = logits + (self.scores.reshape(-1, 1) - log_sum_exp(logits))
         if self.step < self.limits.least:
-            totals[:, self.limits.end] = -np.inf
+            totals[:, list(self.limits.ends)] = -np.inf
         totals = totals.reshape(sources, -1)  # (sources, beams * vocab_size)
         each = self.each_source[:sources]  # (sources, 1)
-        chosen = best(totals, 2 * self.beams, each)  # (sources, candidates), best first
+        chosen = best(totals, self.candidates, each)  # (sources, candidates), best first
         scores, parents = totals[each, chosen], chosen // vocab_size
         tokens = chosen - parents * vocab_size
-        ends = tokens == self.limits.end
+        ends = self.limits.is_end(tokens)
         any_end = ends.any()
         self.step += 1
-        last = self.step == self.limits.most
-        if any_end or last:
+        self.ids = widened(self.ids, self.step)
+        last = self.step >= self.most
+        any_last = last.any()
+        if any_end or any_last:
             self.finish(scores, parents, tokens, ends, last)
-        if last:
-            return self.retire(np.ones(sources, np.bool_), parents)
         if any_end:
             order = np.argsort(ends, axis=1, kind="stable")
             scores, tokens, parents = scores[each, order], tokens[each, order], parents[each, order]
@@ -133,12 +153,17 @@ class Search:
         self.scores, self.tokens, parents = scores[:, onward], tokens[:, onward], parents[:, onward]
         self.ids = self.ids[each, parents]
         self.ids[:, :, self.step - 1] = self.tokens
-        return self.retire(self.done(), parents)
+        done = self.done()
+        if any_last:
+            done = last if done is None else done | last
+        return self.retire(done, parents)
 
-    def finish(self, scores: Floats, parents: Ints, tokens: Ints, ends: NDArray[np.bool_], last: bool) -> None:
-        """Keep those of the best num_beams candidates that end here; at the limit, all of them do."""
+    def finish(
+        self, scores: Floats, parents: Ints, tokens: Ints, ends: NDArray[np.bool_], last: NDArray[np.bool_]
+    ) -> None:
+        """Keep those of the best num_beams candidates that end here; where it is the last step, all of them do."""
         top = slice(self.beams)
-        ending = ends[:, top] if not last else np.ones_like(ends[:, top])
+        ending = ends[:, top] | last[:, None]
         at = np.flatnonzero(ending.any(axis=1))
         if len(at) == 0:
             return
@@ -157,8 +182,8 @@ class Search:
             return full
         penalty = self.options.length_penalty
         hopeful = self.options.early_stopping == "never" and penalty > 0
-        length = self.limits.most if hopeful else self.step
-        done: NDArray[np.bool_] = full & (self.scores[:, 0] / np.float32(length**penalty) <= worst)
+        length = (self.most if hopeful else np.full_like(self.most, self.step)).astype(np.float32)
+        done: NDArray[np.bool_] = full & (self.scores[:, 0] / length ** np.float32(penalty) <= worst)
         return done if done.any() else None
 
     def retire(self, done: NDArray[np.bool_] | None, parents: Ints) -> tuple[Ints, Ints | None]:
@@ -173,5 +198,5 @@ class Search:
         going = ~done
         self.finished.keep(going)
         self.active, self.tokens, self.ids = self.active[going], self.tokens[going], self.ids[going]
-        self.scores = self.scores[going]
+        self.scores, self.most = self.scores[going], self.most[going]
         return rows[going].ravel(), np.flatnonzero(going)

@@ -18,9 +18,10 @@ from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of
 from edgeformer.runtime.beam import beam_search
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.errors import InputError, OptionError
-from edgeformer.runtime.greedy import Limits, greedy, greedy_steps
+from edgeformer.runtime.greedy import greedy, greedy_steps
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import log_softmax
+from edgeformer.runtime.prompts import Limits, Prompt
 from edgeformer.runtime.results import Generation, Hypothesis, Score, Timings
 from edgeformer.runtime.text import Text
 
@@ -90,15 +91,19 @@ class Model:
 
     def generate_batch(self, sources: list[list[int]], config: GenerationConfig, limits: Limits) -> list[Generation]:
         clock = Clock()
+        prompt = self.starts(len(sources))
         rows = self.executor.start(sources, limits.most)
         clock.encoded()
         with closing(rows):
             if config.num_beams == 1:
-                found = [[hypothesis] for hypothesis in greedy(rows, limits, clock.stepped)]
+                found = [[hypothesis] for hypothesis in greedy(rows, prompt, limits, clock.stepped)]
             else:
-                found = beam_search(rows, limits, config, clock.stepped)
+                found = beam_search(rows, prompt, limits, config, clock.stepped)
         timings = clock.timings()
         return [Generation(tuple(map(self.with_text, several)), timings) for several in found]
+
+    def starts(self, batch: int) -> Prompt:
+        return Prompt.of([[self.tokens.start]] * batch)
 
     def with_text(self, hypothesis: Hypothesis) -> Hypothesis:
         return dataclasses.replace(hypothesis, text=self.text.decode(hypothesis.token_ids))
@@ -119,8 +124,8 @@ class Model:
 
     def token_stream(self, source: list[int], limits: Limits) -> Iterator[int]:
         with closing(self.executor.start([source], limits.most)) as rows:
-            for _, tokens, _ in greedy_steps(rows, limits):
-                if tokens[0] != limits.end:
+            for _, tokens, _ in greedy_steps(rows, self.starts(1), limits):
+                if tokens[0] not in limits.ends:
                     yield int(tokens[0])
 
     def score(
@@ -235,7 +240,7 @@ class Model:
             raise OptionError(
                 f"num_beams is {config.num_beams}, artifact {self.artifact.name} was built for {self.most_rows()} rows"
             )
-        return Limits(self.tokens.start, self.tokens.end, config.min_new_tokens, most)
+        return Limits((self.tokens.end,), config.min_new_tokens, most)
 
 
 class Session:

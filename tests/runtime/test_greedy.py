@@ -7,8 +7,9 @@ import pytest
 
 from edgeformer.runtime import Model
 from edgeformer.runtime.backends import ChoosingRows, Floats, Ints, Rows
-from edgeformer.runtime.greedy import Limits, greedy
+from edgeformer.runtime.greedy import greedy
 from edgeformer.runtime.probabilities import log_softmax
+from edgeformer.runtime.prompts import Limits, Prompt
 
 
 class Choosing:
@@ -42,11 +43,12 @@ class Choosing:
 def test_tokens_chosen_by_the_session_are_those_that_the_search_would_take(
     fast: Model, sources: list[list[int]], least: int
 ) -> None:
-    limits = Limits(fast.tokens.start, fast.tokens.end, least, 12)
-    expected = greedy(fast.executor.start(sources, 12), limits)
+    limits = Limits((fast.tokens.end,), least, 12)
+    prompt = Prompt.of([[fast.tokens.start]] * len(sources))
+    expected = greedy(fast.executor.start(sources, 12), prompt, limits)
     rows = Choosing(fast.executor.start(sources, 12))
     assert isinstance(rows, ChoosingRows)
-    found = greedy(rows, limits)
+    found = greedy(rows, prompt, limits)
     assert [one.token_ids for one in found] == [one.token_ids for one in expected]
     assert [one.finish_reason for one in found] == [one.finish_reason for one in expected]
     assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
