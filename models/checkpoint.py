@@ -93,11 +93,12 @@ def stored_as(model: nn.Module, name: str) -> Stored:
 
 
 def names_of(model: nn.Module, stored: Stored) -> Iterator[str]:
-    """A tensor's name, and what it is called where the checkpoint was saved with or without the model's head."""
-    yield stored.name
+    """A tensor's names, and what it is called where the checkpoint was saved with or without the model's head."""
     prefix = getattr(model, "base_prefix", "")
-    if prefix:
-        yield stored.name.removeprefix(prefix) if stored.name.startswith(prefix) else prefix + stored.name
+    for name in (stored.name, *stored.older):
+        yield name
+        if prefix:
+            yield name.removeprefix(prefix) if name.startswith(prefix) else prefix + name
 
 
 def wrong_tensor(name: str, weights: WeightFiles, stored: Stored, shape: tuple[int, ...]) -> str | None:

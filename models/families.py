@@ -28,6 +28,11 @@ class Family:
 
 # One line for each model_type.
 FAMILIES: dict[str, Family] = {
+    "bert": Family("bert:BertConfig", "bert:Bert"),
+    "camembert": Family("bert:RobertaConfig", "roberta:Roberta"),
+    "distilbert": Family("bert:DistilBertConfig", "distilbert:DistilBert"),
+    "roberta": Family("bert:RobertaConfig", "roberta:Roberta"),
+    "xlm-roberta": Family("bert:RobertaConfig", "roberta:Roberta"),
     "transformer": Family("paper:TransformerConfig", "transformer:Transformer"),
 }
 

@@ -17,11 +17,13 @@ class Stored:
         name: in the checkpoint.
         transposed: whether it is stored as (in, out) where the module has (out, in).
         part: (which, of how many): the parameter is one of equal parts along the module's first axis.
+        older: other names, by which older checkpoints keep it.
     """
 
     name: str
     transposed: bool = False
     part: tuple[int, int] = (0, 1)
+    older: tuple[str, ...] = ()
 
     def stored_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape in the checkpoint of a parameter of this shape."""

@@ -163,8 +163,8 @@ def test_weights_that_are_a_folder_are_named(folder: Path) -> None:
 
 
 def test_a_config_of_another_model_is_refused(folder: Path) -> None:
-    (folder / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ConfigError, match="model_type is 'bert'"):
+    (folder / "config.json").write_text('{"model_type": "hopfield"}')
+    with pytest.raises(ConfigError, match="model_type is 'hopfield'"):
         load_checkpoint(folder)
 
 
