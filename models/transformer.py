@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgeformer.models.attention import causal_mask, source_mask
 from edgeformer.models.configs.paper import TransformerConfig
-from edgeformer.models.layers import DecoderLayer, EncoderLayer
+from edgeformer.models.layers import decode, decode_step, decoder_layer, encoded_key_values, encoder_layer, wanted
 from edgeformer.models.positions import sinusoidal_positions
 
 
@@ -33,8 +33,8 @@ class Transformer(nn.Module):
             self.compute_tables()
         self.dropout = nn.Dropout(config.dropout)
         # Any: iterating over an nn.ModuleList gives type checkers no more than Module
-        self.encoder_layers: Any = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
-        self.decoder_layers: Any = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        self.encoder_layers: Any = nn.ModuleList(encoder_layer(config) for _ in range(config.num_encoder_layers))
+        self.decoder_layers: Any = nn.ModuleList(decoder_layer(config) for _ in range(config.num_decoder_layers))
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.norm_placement == "pre" else nn.Identity()
             for _ in range(2)
@@ -84,8 +84,7 @@ class Transformer(nn.Module):
         mask = source_mask(source_lengths, source_len, source_len)
         for layer in self.encoder_layers:
             x = layer(x, mask)
-        x = self.encoder_norm(x)
-        return [tensor for layer in self.decoder_layers for tensor in layer.cross_attention.key_value(x)]
+        return encoded_key_values(self.decoder_layers, self.encoder_norm(x))
 
     def step(
         self,
@@ -109,18 +108,16 @@ class Transformer(nn.Module):
         Returns:
             logits (batch, n, vocab_size), and the caches with the new tokens written.
         """
-        batch, q_len = input_ids.shape
+        q_len = input_ids.shape[1]
         positions = cache_lengths[:, None] + torch.arange(q_len, device=input_ids.device)  # (batch, q_len)
         # A padded query may stand past the table; its value is never used, but its index must exist.
         x = self.embed(input_ids, positions.clamp(max=self.config.max_positions - 1))
         causal = causal_mask(positions, past_key_values[0].shape[2])
         source = source_mask(source_lengths, q_len, encoder_key_values[0].shape[2])
-        present: list[Tensor] = []
-        for i, layer in enumerate(self.decoder_layers):
-            past, encoded = ((tensors[2 * i], tensors[2 * i + 1]) for tensors in (past_key_values, encoder_key_values))
-            x, key_value = layer.step(x, past, encoded, cache_lengths, causal, source)
-            present += key_value
-        return self.project(x[torch.arange(batch, device=x.device)[:, None], logits_at]), present
+        x, present = decode_step(
+            self.decoder_layers, x, cache_lengths, past_key_values, encoder_key_values, causal, source
+        )
+        return self.project(wanted(x, logits_at)), present
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
         """Teacher-forced logits, without a cache.
@@ -139,6 +136,4 @@ class Transformer(nn.Module):
         x = self.embed(target_ids, positions)
         causal = causal_mask(positions, target_len)
         source = source_mask(source_lengths, target_len, source_ids.shape[1])
-        for i, layer in enumerate(self.decoder_layers):
-            x = layer(x, (encoded[2 * i], encoded[2 * i + 1]), causal, source)
-        return self.project(x)
+        return self.project(decode(self.decoder_layers, x, encoded, causal, source))
