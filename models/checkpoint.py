@@ -65,7 +65,8 @@ def fill(model: nn.Module, weights: WeightFiles, folder: Path) -> None:
         stored = stored_as(model, name)
         found = next((n for n in names_of(model, stored) if n in weights), None)
         if found is None:
-            problems.append(f"tensor {stored.name} is missing")
+            if not leave_out(model, name):
+                problems.append(f"tensor {stored.name} is missing")
             continue
         used.add(found)
         if problem := wrong_tensor(found, weights, stored, tuple(empty.shape)):
@@ -90,6 +91,13 @@ def stored_as(model: nn.Module, name: str) -> Stored:
     rule = getattr(model, "stored_as", Stored)
     stored: Stored = rule(name)
     return stored
+
+
+def leave_out(model: nn.Module, name: str) -> bool:
+    """Whether this model does without a parameter that its checkpoint does not hold; if so, it has none any more."""
+    rule = getattr(model, "leave_out", lambda name: False)
+    left_out: bool = rule(name)
+    return left_out
 
 
 def names_of(model: nn.Module, stored: Stored) -> Iterator[str]:

@@ -31,6 +31,11 @@ def test_the_table_is_the_formula_of_the_paper() -> None:
             assert table[position, i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7)
 
 
+def test_sines_may_stand_before_cosines() -> None:
+    pairs, halves = sinusoidal_positions(50, 12), sinusoidal_positions(50, 12, interleaved=False)
+    assert torch.equal(halves, torch.cat((pairs[:, 0::2], pairs[:, 1::2]), dim=1))
+
+
 def test_a_far_position_is_as_exact_as_a_near_one() -> None:
     last = sinusoidal_positions(100_000, 4)[-1].tolist()
     angles = (99_999, 99_999 / 100)
