@@ -49,7 +49,7 @@ def model_rows(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
         ("bundle", str(folder)),
         ("family", manifest.model_type),
         ("sizes", ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(sizes).items())),
-        ("tokens", f"pad {tokens.pad}, start {tokens.start}, end {tokens.end}"),
+        ("tokens", f"pad {tokens.pad}, start {tokens.start}, end {', '.join(map(str, tokens.ends)) or 'none'}"),
     ]
 
 

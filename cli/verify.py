@@ -123,7 +123,8 @@ def search_anew(model: Model, checkpoint: Path, inputs: Path | None) -> tuple[Go
     from edgeformer.cli.inputs import encode, lines_of
 
     requirements.require(requirements.TO_EXPORT, "verify --checkpoint")
-    from edgeformer.exporter.golden import golden_samples, random_sources
+    from edgeformer.exporter.exporting import plain_ids
+    from edgeformer.exporter.golden import golden_samples, longest_source, random_sources
     from edgeformer.models.checkpoint import load_checkpoint
     from edgeformer.runtime.errors import InputError
 
@@ -132,9 +133,9 @@ def search_anew(model: Model, checkpoint: Path, inputs: Path | None) -> tuple[Go
         if not sources:
             raise InputError(f"{inputs} is empty: give at least one line")
     else:
-        tokens = model.tokens
-        known = set(model.text.source.get_vocab().values()) - {tokens.pad, tokens.start, tokens.end}
-        sources = random_sources(sorted(known), model.sizes.max_positions, seed=1)  # the bundle's samples have seed 0
+        tokens, sizes = model.tokens, model.sizes
+        vocabulary = plain_ids(model.bundle.folder, tokens, sizes.source_vocab_size or sizes.vocab_size)
+        sources = random_sources(vocabulary, longest_source(sizes), seed=1)  # the bundle's samples have seed 0
     require_same_config(model, checkpoint)
     reference = load_checkpoint(checkpoint)
     with progress.counting("inputs searched in PyTorch", len(sources)) as on_done:

@@ -1,22 +1,27 @@
-"""A checkpoint folder becomes a bundle."""
+"""A checkpoint folder, or a module of one's own, becomes a bundle."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
+from torch import nn
 
 from edgeformer.exporter import onnx_graphs
 from edgeformer.exporter.external_weights import save_graphs
-from edgeformer.exporter.golden import golden_samples, random_sources
+from edgeformer.exporter.golden import golden_samples, longest_source, random_sources
+from edgeformer.exporter.own_modules import check_module
 from edgeformer.exporter.parity import OnChecks, check_golden, require
 from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
 from edgeformer.exporter.staging import check_free, staged
 from edgeformer.models.checkpoint import load_checkpoint
-from edgeformer.models.transformer import Transformer
+from edgeformer.models.families import read_values
+from edgeformer.models.protocols import kind_of
 from edgeformer.runtime import GenerationConfig, load
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import MANIFEST, Artifact, Manifest, Tokens, record_file
@@ -40,7 +45,7 @@ def export_checkpoint(
     """Export a checkpoint folder to a bundle with portable ONNX graphs, verified against PyTorch.
 
     Args:
-        checkpoint: folder with config.json, model.safetensors and tokenizer.json.
+        checkpoint: folder with config.json, weights and tokenizer.
         output: the bundle to write.
         overwrite: whether a bundle that is there may be replaced.
         progress: called with the name of each part of the work as it begins.
@@ -55,19 +60,72 @@ def export_checkpoint(
     progress("reading the checkpoint")
     model = load_checkpoint(checkpoint)
     check_tokenizers(checkpoint, model)
-    with staged(output, overwrite=overwrite) as folder:
+
+    def keep(folder: Path) -> None:
         for name in KEPT:
             if (checkpoint / name).is_file():
                 shutil.copyfile(checkpoint / name, folder / name)
-        progress("exporting the encoder")
-        encoder = onnx_graphs.export_encoder(model)
-        progress("exporting the step graph")
-        decoder = onnx_graphs.export_step(model)
+
+    model_type, subject = read_values(checkpoint)["model_type"], f"the export of {checkpoint}"
+    return write_bundle(model, model_type, subject, output, keep, overwrite, progress, on_checks)
+
+
+def export_module(
+    module: nn.Module,
+    output: Path,
+    *,
+    tokenizer: Path | None = None,
+    overwrite: bool = False,
+    progress: Progress = lambda step: None,
+    on_checks: OnChecks = lambda checks: None,
+) -> Manifest:
+    """Export a module of one's own, as `edgeformer.models.protocols` asks for, to a verified bundle.
+
+    Args:
+        module: with its weights, in evaluation mode from here on.
+        output: the bundle to write.
+        tokenizer: folder with tokenizer.json and what else a bundle keeps; without one, the bundle takes token ids
+            alone.
+        overwrite, progress, on_checks: as in `export_checkpoint`.
+
+    Raises:
+        ModuleError: the module does not offer what is needed; everything is named.
+        CheckpointError: the tokenizer does not fit.
+        OutputExistsError, WriteError, ParityError: as `export_checkpoint`.
+    """
+    check_free(output, overwrite)
+    check_module(module)
+    if tokenizer is not None:
+        check_tokenizers(tokenizer, module)
+
+    def keep(folder: Path) -> None:
+        for name in KEPT:
+            if tokenizer is not None and name != "config.json" and (tokenizer / name).is_file():
+                shutil.copyfile(tokenizer / name, folder / name)
+
+    name = type(module).__name__
+    return write_bundle(module.eval(), name, f"the export of {name}", output, keep, overwrite, progress, on_checks)
+
+
+def write_bundle(
+    model: nn.Module,
+    model_type: str,
+    subject: str,
+    output: Path,
+    keep: Callable[[Path], None],
+    overwrite: bool,
+    progress: Progress,
+    on_checks: OnChecks,
+) -> Manifest:
+    """Export, describe and verify a model; `keep` copies the files that came with it into the bundle."""
+    with staged(output, overwrite=overwrite) as folder:
+        keep(folder)
+        graphs = onnx_graphs.export_graphs(model, progress)
         progress("writing weights")
         (folder / PORTABLE).mkdir()
-        save_graphs(folder / PORTABLE, {"encoder": encoder, "decoder": decoder})
+        save_graphs(folder / PORTABLE, graphs)
         progress("computing golden samples in PyTorch")
-        manifest = describe(folder, model)
+        manifest = describe(folder, model, model_type, tuple(graphs))
         (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
         if reason := lacking(manifest.artifacts[0]):
             progress(f"not verified: {reason}")
@@ -75,11 +133,11 @@ def export_checkpoint(
             progress("verifying against PyTorch")
             checks = check_golden(load(folder, PORTABLE), manifest.golden)
             on_checks(checks)
-            require(checks, f"the export of {checkpoint}")
+            require(checks, subject)
     return manifest
 
 
-def check_tokenizers(checkpoint: Path, model: Transformer) -> None:
+def check_tokenizers(checkpoint: Path, model: Any) -> None:
     """Refuse tokenizers that are missing, damaged, or know ids that the model has no embedding for.
 
     Raises:
@@ -113,27 +171,34 @@ def check_tokenizers(checkpoint: Path, model: Transformer) -> None:
         raise CheckpointError(f"checkpoint {checkpoint}", problems)
 
 
-def describe(folder: Path, model: Transformer) -> Manifest:
-    config = model.config
-    special = {config.pad_token_id, config.bos_token_id, config.eos_token_id}
-    vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
-    sources = random_sources(sorted(set(vocabulary.values()) - special), config.max_positions)
+def describe(folder: Path, model: Any, model_type: str, roles: tuple[str, ...]) -> Manifest:
+    config, sizes = model.config, onnx_graphs.sizes_of(model)
+    tokens = Tokens(pad=config.pad_token_id, start=config.start_token_id, ends=tuple(config.eos_token_ids))
+    vocabulary = plain_ids(folder, tokens, sizes.source_vocab_size or sizes.vocab_size)
     portable = Artifact(
         name=PORTABLE,
         target=PORTABLE,
         backend="ort-cpu",
         precision="fp32",
-        graphs={role: f"{PORTABLE}/{role}.onnx" for role in ("encoder", "decoder")},
+        graphs={role: f"{PORTABLE}/{role}.onnx" for role in roles},
         files=record_files(folder, folder / PORTABLE),
         versions=versions("torch", "onnx", "onnxscript", "onnx-ir"),
         needs={"onnxruntime": "1.25"},  # the first whose CPU kernels have opset 24's TensorScatter
     )
     return Manifest(
         edgeformer_version=version("edgeformer"),
-        model_type="transformer",
-        sizes=onnx_graphs.sizes_of(model),
-        tokens=Tokens(pad=config.pad_token_id, start=config.bos_token_id, end=config.eos_token_id),
+        model_type=model_type,
+        kind=kind_of(model),
+        sizes=sizes,
+        tokens=tokens,
         files={name: record_file(folder / name) for name in KEPT if (folder / name).is_file()},
         artifacts=(portable,),
-        golden=golden_samples(model, sources),
+        golden=golden_samples(model, random_sources(vocabulary, longest_source(sizes))),
     )
+
+
+def plain_ids(folder: Path, tokens: Tokens, vocab_size: int) -> list[int]:
+    """Ids that a source may be made of: the tokenizer's, or all where there is none, but those with a meaning."""
+    path = folder / "tokenizer.json"
+    known = set(Tokenizer.from_file(str(path)).get_vocab().values()) if path.is_file() else set(range(vocab_size))
+    return sorted(i for i in known - {tokens.pad, tokens.start, *tokens.ends} if i < vocab_size)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from edgeformer.runtime.bundle import GoldenSample
 
 if TYPE_CHECKING:
-    from edgeformer.models.transformer import Transformer
+    from edgeformer.exporter.reference import Generating
+    from edgeformer.runtime.names import Sizes
 
 COUNT = 12
 NUM_BEAMS = 4
 MAX_NEW_TOKENS = 24
+LONGEST = 128  # tokens of a source; long enough to cross the windows and buckets of targets
 
 
 def random_sources(vocabulary: Sequence[int], longest: int, seed: int = 0) -> list[list[int]]:
@@ -23,11 +25,19 @@ def random_sources(vocabulary: Sequence[int], longest: int, seed: int = 0) -> li
     return [rng.choices(vocabulary, k=length) for length in lengths]
 
 
-def golden_sample(model: Transformer, source: Sequence[int]) -> GoldenSample:
+def longest_source(sizes: Sizes) -> int:
+    """Tokens of the longest golden source: all that the model takes, where that is not too long to compute."""
+    most = sizes.max_source_positions if sizes.has_source else max(1, sizes.max_positions - MAX_NEW_TOKENS)
+    return min(most, LONGEST)
+
+
+def golden_sample(model: Generating, source: Sequence[int]) -> GoldenSample:
     """Greedy and beam search over one source in PyTorch without a cache."""
     from edgeformer.exporter import reference  # brings torch, which a device that checks itself may lack
+    from edgeformer.models.protocols import kind_of
 
-    most = max(1, min(MAX_NEW_TOKENS, model.config.max_positions - 1))
+    room = model.config.max_positions - (1 if kind_of(model) == "encoder-decoder" else len(source))
+    most = max(1, min(MAX_NEW_TOKENS, room))
     (greedy,) = reference.greedy(model, [source], most)
     beam, beam_score = reference.beam_search(model, source, most, NUM_BEAMS)[0]
     return GoldenSample(
@@ -41,7 +51,7 @@ def golden_sample(model: Transformer, source: Sequence[int]) -> GoldenSample:
 
 
 def golden_samples(
-    model: Transformer, sources: Sequence[Sequence[int]], on_done: Callable[[], None] = lambda: None
+    model: Generating, sources: Sequence[Sequence[int]], on_done: Callable[[], None] = lambda: None
 ) -> tuple[GoldenSample, ...]:
     samples = []
     for source in sources:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -16,36 +16,43 @@ from onnxscript.values import Opset
 from torch import Tensor, nn
 from torch.export import Dim
 
-from edgeformer.models.transformer import Transformer
+from edgeformer.models.protocols import kind_of
 from edgeformer.runtime import names
 
 OPSET_VERSION = 24
 OPSET = Opset("", OPSET_VERSION)
 
 
-def sizes_of(model: Transformer) -> names.Sizes:
-    config = model.config
+def sizes_of(model: Any) -> names.Sizes:
+    """The sizes of a module of `edgeformer.models.protocols` that generates."""
+    config, source = model.config, {}
+    if kind_of(model) == "encoder-decoder":
+        source = {name: getattr(config, name) for name in ("source_vocab_size", "max_source_positions")}
     return names.Sizes(
         vocab_size=config.vocab_size,
-        num_layers=config.num_decoder_layers,
+        num_layers=config.num_layers,
         num_heads=config.num_heads,
-        num_kv_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
         head_dim=config.head_dim,
         max_positions=config.max_positions,
+        **source,
     )
 
 
 class EncoderGraph(nn.Module):
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, input_ids: Tensor, source_lengths: Tensor) -> list[Tensor]:
-        return self.model.encode(input_ids, source_lengths)
+        encoded: list[Tensor] = self.model.encode(input_ids, source_lengths)
+        return encoded
 
 
 class StepGraph(nn.Module):
-    def __init__(self, model: Transformer) -> None:
+    """The step of a model that reads a source."""
+
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
@@ -58,7 +65,22 @@ class StepGraph(nn.Module):
         past_key_values: Sequence[Tensor],
         encoder_key_values: Sequence[Tensor],
     ) -> tuple[Tensor, list[Tensor]]:
-        return self.model.step(input_ids, cache_lengths, logits_at, source_lengths, past_key_values, encoder_key_values)
+        logits, present = self.model.step(
+            input_ids, cache_lengths, logits_at, source_lengths, past_key_values, encoder_key_values
+        )
+        return logits, present
+
+
+class LanguageModelStepGraph(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, input_ids: Tensor, cache_lengths: Tensor, logits_at: Tensor, past_key_values: Sequence[Tensor]
+    ) -> tuple[Tensor, list[Tensor]]:
+        logits, present = self.model.step(input_ids, cache_lengths, logits_at, past_key_values)
+        return logits, present
 
 
 def dynamic(shape: names.Dims) -> dict[int, Any]:
@@ -70,7 +92,22 @@ def example(shape: names.Dims, extents: dict[str, int]) -> list[int]:
     return [extents[dim] if isinstance(dim, str) else dim for dim in shape]
 
 
-def export_encoder(model: Transformer) -> ir.Model:
+def export_graphs(model: nn.Module, on_part: Callable[[str], None] = lambda part: None) -> dict[str, ir.Model]:
+    """The graphs of a module that generates, by their roles.
+
+    Args:
+        on_part: called with what is exported, as it begins.
+    """
+    graphs = {}
+    if kind_of(model) == "encoder-decoder":
+        on_part("exporting the encoder")
+        graphs["encoder"] = export_encoder(model)
+    on_part("exporting the step graph")
+    graphs["decoder"] = export_step(model)
+    return graphs
+
+
+def export_encoder(model: nn.Module) -> ir.Model:
     """The encoder graph: (input_ids, source_lengths) -> encoder_key_values.{i}.key|value."""
     inputs = names.encoder_inputs()
     arguments = (torch.zeros(2, 7, dtype=torch.long), torch.tensor([7, 4]))
@@ -78,21 +115,25 @@ def export_encoder(model: Transformer) -> ir.Model:
     return export(EncoderGraph(model), arguments, shapes, list(inputs), names.encoded_names(sizes_of(model)))
 
 
-def export_step(model: Transformer) -> ir.Model:
+def export_step(model: nn.Module) -> ir.Model:
     """The step graph of `edgeformer.runtime.names`."""
-    sizes, inputs = sizes_of(model), names.step_inputs()
+    sizes = sizes_of(model)
+    inputs = names.step_inputs(sizes)
     dtype = next(model.parameters()).dtype
     extents = {"batch": 2, "q_len": 5, "n": 3, "capacity": 16, "source_len": 7}
-    past = [torch.zeros(example(names.cache_shape(sizes), extents), dtype=dtype) for _ in names.past_names(sizes)]
-    encoded = [torch.zeros(example(names.encoded_shape(sizes), extents), dtype=dtype) for _ in past]
-    integers = [torch.zeros(example(shape, extents), dtype=torch.long) for shape in inputs.values()]
-    integers[-1] = torch.tensor([7, 4])
+    integers = {name: torch.zeros(example(shape, extents), dtype=torch.long) for name, shape in inputs.items()}
     shapes: dict[str, Any] = {name: dynamic(shape) for name, shape in inputs.items()}
-    shapes["past_key_values"] = [dynamic(names.cache_shape(sizes))] * len(past)
-    shapes["encoder_key_values"] = [dynamic(names.encoded_shape(sizes))] * len(past)
+    tensors = {"past_key_values": (names.past_names(sizes), names.cache_shape(sizes))}
+    if sizes.has_source:
+        integers[names.SOURCE_LENGTHS] = torch.tensor([7, 4])
+        tensors["encoder_key_values"] = (names.encoded_names(sizes), names.encoded_shape(sizes))
+    lists = []
+    for argument, (of_layers, shape) in tensors.items():
+        lists.append([torch.zeros(example(shape, extents), dtype=dtype) for _ in of_layers])
+        shapes[argument] = [dynamic(shape)] * len(of_layers)
     return export(
-        StepGraph(model),
-        (*integers, past, encoded),
+        StepGraph(model) if sizes.has_source else LanguageModelStepGraph(model),
+        (*integers.values(), *lists),
         shapes,
         [*inputs, *names.past_names(sizes), *names.encoded_names(sizes)],
         [names.LOGITS, *names.present_names(sizes)],

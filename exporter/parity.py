@@ -108,9 +108,10 @@ def check_cache(model: Model, samples: Sequence[GoldenSample], tolerance: Tolera
     """Tokens one at a time over a cache give the log-probabilities of all at once."""
     differences = []
     for sample in samples:
-        config = GenerationConfig(max_new_tokens=sample.max_new_tokens)
+        most = sample.max_new_tokens  # no end token is taken: it might be another than the one that is scored
+        config = GenerationConfig(max_new_tokens=most, min_new_tokens=most)
         generated = model.generate([sample.source_ids], config)[0]
-        counted = model.score([sample.source_ids], [generated.token_ids])[0].token_log_probs[: sample.max_new_tokens]
+        counted = model.score([sample.source_ids], [generated.token_ids])[0].token_log_probs[:most]
         differences.append(abs(sum(counted) - generated.score) / len(counted))
     worst = largest(differences)
     detail = f"largest difference {worst:.1e} a token"

@@ -1,17 +1,20 @@
 """Decoding in plain PyTorch, without a cache: the reference that every artifact is compared with.
 
 Each step computes everything again from the source and the tokens so far. Slow and simple on purpose: it shares no
-code with the runtime.
+code with the runtime. A source is what an encoder-decoder reads, or the prompt of a language model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgeformer.models.transformer import Transformer
+from edgeformer.models.protocols import kind_of
+
+Generating = Any  # an edgeformer.models.protocols.Decoder or EncoderDecoder
 
 
 def pad(rows: Sequence[Sequence[int]], fill: int) -> tuple[Tensor, Tensor]:
@@ -21,32 +24,44 @@ def pad(rows: Sequence[Sequence[int]], fill: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(padded, dtype=torch.int64), torch.tensor([len(row) for row in rows])
 
 
-@torch.inference_mode()
-def greedy(model: Transformer, sources: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
-    """The most likely token at each step, for rows of source ids; the end token is left out of the result."""
+def target_logits(model: Generating, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
+    """What the model expects after each source, and after each token of its target: (batch, longest + 1, vocab_size).
+
+    What stands behind a shorter target means nothing.
+    """
     config = model.config
-    source_ids, source_lengths = pad(sources, config.pad_token_id)
-    targets = torch.full((len(sources), 1), config.bos_token_id)
-    unfinished = torch.ones(len(sources), dtype=torch.bool)
+    if kind_of(model) == "encoder-decoder":
+        source_ids, source_lengths = pad(sources, config.pad_token_id)
+        given, _ = pad([[config.start_token_id, *target] for target in targets], config.pad_token_id)
+        logits: Tensor = model(source_ids, source_lengths, given)
+        return logits
+    prompts = [list(source) or [config.start_token_id] for source in sources]
+    ids, _ = pad([[*prompt, *target] for prompt, target in zip(prompts, targets, strict=True)], config.pad_token_id)
+    last = torch.tensor([len(prompt) - 1 for prompt in prompts])[:, None]
+    at = last + torch.arange(max(map(len, targets)) + 1)  # (batch, longest + 1)
+    logits = model(ids)
+    return logits[torch.arange(len(prompts))[:, None], at.clamp(max=ids.shape[1] - 1)]
+
+
+@torch.inference_mode()
+def greedy(model: Generating, sources: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+    """The most likely token at each step, for rows of source ids; the end token is left out of the result."""
+    ends = set(model.config.eos_token_ids)
+    targets: list[list[int]] = [[] for _ in sources]
+    going = list(range(len(sources)))
     for _ in range(max_new_tokens):
-        logits = model(source_ids[unfinished], source_lengths[unfinished], targets[unfinished])
-        token = torch.full((len(sources),), config.eos_token_id)
-        token[unfinished] = logits[:, -1].argmax(-1)
-        targets = torch.cat((targets, token[:, None]), dim=1)
-        unfinished &= token != config.eos_token_id
-        if not unfinished.any():
+        logits = target_logits(model, [sources[row] for row in going], [targets[row] for row in going])
+        for row, token in zip(going, logits[:, -1].argmax(-1).tolist(), strict=True):
+            targets[row].append(token)
+        going = [row for row in going if targets[row][-1] not in ends]
+        if not going:
             break
-    return [until(row, config.eos_token_id) for row in targets[:, 1:].tolist()]
-
-
-def until(row: Sequence[int], end: int) -> list[int]:
-    """The ids before the first `end`."""
-    return list(row[: row.index(end)] if end in row else row)
+    return [target[:-1] if target and target[-1] in ends else target for target in targets]
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Transformer,
+    model: Generating,
     source: Sequence[int],
     max_new_tokens: int,
     num_beams: int,
@@ -58,18 +73,17 @@ def beam_search(
     length_penalty.
     """
     config = model.config
+    candidates = max(2, 1 + len(config.eos_token_ids)) * num_beams
     running: list[tuple[list[int], float]] = [([], 0.0)]
     finished: list[tuple[list[int], float]] = []
     for length in range(1, max_new_tokens + 1):
-        targets = torch.tensor([[config.bos_token_id, *ids] for ids, _ in running])
-        sources = torch.tensor([source]).expand(len(running), -1)
-        logits = model(sources, torch.tensor([len(source)] * len(running)), targets)[:, -1]
+        logits = target_logits(model, [source] * len(running), [ids for ids, _ in running])[:, -1]
         totals = logits.log_softmax(-1) + torch.tensor([score for _, score in running])[:, None]
-        values, flat = totals.flatten().topk(min(2 * num_beams, totals.numel()))
+        values, flat = totals.flatten().topk(min(candidates, totals.numel()))
         onward: list[tuple[list[int], float]] = []
         for rank, (value, index) in enumerate(zip(values.tolist(), flat.tolist(), strict=True)):
             beam, token = divmod(index, config.vocab_size)
-            ends = token == config.eos_token_id
+            ends = token in config.eos_token_ids
             if (ends or length == max_new_tokens) and rank < num_beams:
                 finished.append((running[beam][0] + [token] * (not ends), value / length**length_penalty))
             if not ends and len(onward) < num_beams:
@@ -82,11 +96,10 @@ def beam_search(
 
 
 @torch.inference_mode()
-def log_probs(model: Transformer, source: Sequence[int], target: Sequence[int]) -> list[float]:
-    """Log-probability of each target token given the source and those before it, the end token's last."""
-    config = model.config
-    given = torch.tensor([[config.bos_token_id, *target]])
-    logits = model(torch.tensor([source]), torch.tensor([len(source)]), given)[0]
-    wanted = torch.tensor([*target, config.eos_token_id])
-    picked: list[float] = logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
+def log_probs(model: Generating, source: Sequence[int], target: Sequence[int]) -> list[float]:
+    """Log-probability of each target token given the source and those before it; last the (first) end token's."""
+    ends = model.config.eos_token_ids[:1]
+    logits = target_logits(model, [source], [target])[0]
+    wanted = torch.tensor([*target, *ends], dtype=torch.int64)
+    picked: list[float] = logits[: len(wanted)].log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
     return picked

@@ -11,15 +11,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from edgeformer.runtime.engine_records import senseless_engine
 from edgeformer.runtime.errors import BundleError
 from edgeformer.runtime.names import Sizes
 
-SCHEMA_VERSION = 2  # 2: artifacts may be engines; 1 is read as well
+SCHEMA_VERSION = 3  # 2: artifacts may be engines; 3: models of other kinds. Older ones are read as well
 MANIFEST = "bundle.json"
-ROLES = ("encoder", "decoder")
+Kind = Literal["encoder-decoder", "decoder", "encoder"]
+ROLES: dict[str, tuple[str, ...]] = {
+    "encoder-decoder": ("encoder", "decoder"),
+    "decoder": ("decoder",),
+    "encoder": ("encoder",),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,16 +37,22 @@ class FileRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tokens:
-    """Ids with a meaning: padding (any id will do), the decoder's first input, and what ends a text."""
+    """Ids with a meaning.
+
+    Attributes:
+        pad: fills up shorter rows; any id will do.
+        start: the decoder's first input; of a language model, where its prompt is empty.
+        ends: each of these ends a text.
+    """
 
     pad: int
     start: int
-    end: int
+    ends: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GoldenSample:
-    """What PyTorch gave for a source when the bundle was made.
+    """What PyTorch gave for a source, or for a language model's prompt, when the bundle was made.
 
     `greedy` and `beam` hold ids without the end token; the scores are what the runtime's results call `score`:
     the sum of log-probabilities, end token included, divided by the number of tokens to the power of the length penalty
@@ -106,7 +117,7 @@ class Artifact:
         target: the capability row it was made for.
         backend: the backend that runs it.
         precision: how weights are stored: fp32, int8.
-        graphs: path of the file for each role, `encoder` and `decoder`.
+        graphs: path of the file for each of the roles that the model's kind has.
         files: every file it needs, with what each must be.
         versions: packages that made it.
         needs: the least version of each package that runs it.
@@ -130,10 +141,16 @@ class Artifact:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of `bundle.json`."""
+    """The content of `bundle.json`.
+
+    Attributes:
+        model_type: the family, as config.json names it; of a module of one's own, its class.
+        kind: `encoder-decoder`, `decoder` (a language model) or `encoder`.
+    """
 
     edgeformer_version: str
     model_type: str
+    kind: Kind
     sizes: Sizes
     tokens: Tokens
     files: Mapping[str, FileRecord]
@@ -226,8 +243,9 @@ def parse_manifest(values: Mapping[str, Any]) -> Manifest:
     manifest = Manifest(
         edgeformer_version=str(values["edgeformer_version"]),
         model_type=str(values["model_type"]),
-        sizes=Sizes(**values["sizes"]),
-        tokens=Tokens(**values["tokens"]),
+        kind=parse_kind(values.get("kind", "encoder-decoder")),
+        sizes=parse_sizes(values["sizes"], values["schema_version"]),
+        tokens=parse_tokens(values["tokens"]),
         files=parse_files(values["files"]),
         artifacts=tuple(map(parse_artifact, values["artifacts"])),
         golden=tuple(parse_golden(item) for item in values["golden"]),
@@ -237,20 +255,49 @@ def parse_manifest(values: Mapping[str, Any]) -> Manifest:
     return manifest
 
 
+def parse_kind(value: str) -> Kind:
+    for kind in get_args(Kind):
+        if value == kind:
+            return cast("Kind", kind)
+    raise ValueError(f"kind is {value!r}, expected one of {', '.join(ROLES)}")
+
+
+def parse_sizes(values: Mapping[str, Any], schema_version: int) -> Sizes:
+    if schema_version < 3:  # when both sides of every model shared their vocabulary and positions
+        source = {"source_vocab_size": values["vocab_size"], "max_source_positions": values["max_positions"]}
+        return Sizes(**values, **source)
+    return Sizes(**values)
+
+
+def parse_tokens(values: Mapping[str, Any]) -> Tokens:
+    ends = values["ends"] if "ends" in values else [values["end"]]  # `end` before schema 3
+    return Tokens(pad=values["pad"], start=values["start"], ends=tuple(ends))
+
+
 def senseless_numbers(manifest: Manifest) -> list[str]:
-    sizes, tokens = dataclasses.asdict(manifest.sizes), dataclasses.asdict(manifest.tokens)
-    whole = "expected a whole number of at least 1"
-    if wrong := [f"{name} is {n!r}, {whole}" for name, n in sizes.items() if type(n) is not int or n < 1]:
+    sizes, tokens = dataclasses.asdict(manifest.sizes), manifest.tokens
+    least = {name: int(name not in ("source_vocab_size", "max_source_positions")) for name in sizes}
+    if manifest.kind == "encoder-decoder":
+        least = dict.fromkeys(sizes, 1)
+    if wrong := [
+        f"{name} is {n!r}, expected a whole number of at least {least[name]}"
+        for name, n in sizes.items()
+        if type(n) is not int or n < least[name]
+    ]:
         return wrong
+    if manifest.kind != "encoder-decoder" and manifest.sizes.has_source:
+        return [f"a model of kind {manifest.kind!r} has no source, its sizes have one"]
     known = range(manifest.sizes.vocab_size)
-    return [f"{name} token is {i!r}, outside the vocabulary" for name, i in tokens.items() if i not in known]
+    meanings = [("pad", tokens.pad), ("start", tokens.start), *(("end", end) for end in tokens.ends)]
+    return [f"{name} token is {i!r}, outside the vocabulary" for name, i in meanings if i not in known]
 
 
 def senseless_artifacts(manifest: Manifest) -> Iterator[str]:
     names = [artifact.name for artifact in manifest.artifacts]
     yield from (f"artifact {name} is there twice" for name in sorted(set(names)) if names.count(name) > 1)
     for artifact in manifest.artifacts:
-        yield from (f"artifact {artifact.name} has no {role}" for role in ROLES if role not in artifact.graphs)
+        roles = ROLES[manifest.kind]
+        yield from (f"artifact {artifact.name} has no {role}" for role in roles if role not in artifact.graphs)
         for path in artifact.graphs.values():
             if path not in artifact.files:
                 yield f"artifact {artifact.name} names {path}, but does not record it"

@@ -35,6 +35,10 @@ class CheckpointError(ProblemsError):
     """A checkpoint folder misses files or tensors, or holds ones that do not fit its configuration."""
 
 
+class ModuleError(ProblemsError):
+    """A module of one's own is not there, or does not offer what export needs."""
+
+
 class BundleError(ProblemsError):
     """A bundle is missing, damaged, or written by a newer edgeformer."""
 

@@ -39,10 +39,11 @@ def greedy_steps(rows: Rows, prompt: Prompt, limits: Limits) -> Iterator[tuple[I
         yield going, new, log_probs[at]
         left = ~limits.is_end(new) & (most[going] > step + 1)
         if not left.all():
+            full = (most[going[~left]] <= step + 1).any()  # a row that has no room to be computed along
             going, at = going[left], at[left]
             if len(going) == 0:
                 return
-            if len(going) <= len(tokens) * (1 - ENDED_SHARE):
+            if full or len(going) <= len(tokens) * (1 - ENDED_SHARE):
                 rows.select(at, at)
                 tokens, at = tokens[at], np.arange(len(at))
         inputs = tokens[:, None]

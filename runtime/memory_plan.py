@@ -137,17 +137,20 @@ def plan_memory(
 
 def the_load(sizes: Sizes, artifact: Artifact, batch: int, capacity: int | None, source_len: int | None) -> Load:
     engine = artifact.engine
-    longest = min(profile["source_len"][2] for profile in engine.profiles["encoder"]) if engine else sizes.max_positions
+    of, longest = f"artifact {artifact.name}", sizes.max_source_positions
+    if engine and sizes.has_source:
+        longest = min(profile["source_len"][2] for profile in engine.profiles["encoder"])
     positions = engine.capacity if engine else sizes.max_positions
     capacity = capacity if capacity is not None else positions if engine else min(positions, USUAL)
+    if source_len and not sizes.has_source:
+        raise OptionError(f"source_len is {source_len}, {of} reads no source: its prompts count as capacity")
     source_len = source_len if source_len is not None else longest if engine else min(longest, USUAL)
-    of = f"artifact {artifact.name}"
     for name, value, most in (
         ("batch", batch, most_rows(artifact)),
         ("capacity", capacity, positions),
         ("source_len", source_len, longest),
     ):
-        if value < 1:
+        if value < 1 and (name != "source_len" or sizes.has_source):
             raise OptionError(f"{name} is {value}, expected at least 1")
         if most is not None and value > most:
             raise OptionError(f"{name} is {value}, {of} takes up to {most}")
@@ -184,7 +187,8 @@ def needed(sizes: Sizes, artifact: Artifact, load: Load) -> Needs:
         return Needs(weights, 4 * tensors * load.batch * row, 4 * tensors * load.batch * source, activations, io)
     rows, item = row_count(load.batch, most_rows(artifact)), ITEM_BYTES[engine.dtype]
     caches = store_bytes(sizes, rows, sizes.num_kv_heads, load.capacity, item)
-    sources = store_bytes(sizes, rows, sizes.num_heads, source_bucket(load.source_len, load.source_len), item)
+    source_len = source_bucket(load.source_len, load.source_len) if sizes.has_source else 0
+    sources = store_bytes(sizes, rows, sizes.num_heads, source_len, item) if source_len else 0
     activations = max(engine.memory.values(), default=0)
     io = rows * (4 * sizes.vocab_size + 8 * load.source_len) + 16 * ALIGNMENT
     return Needs(weights, caches * (1 if in_place(artifact) else 2), sources, activations, io)

@@ -35,6 +35,7 @@ class Model:
 
     Attributes:
         artifact: what is running, with its target and precision.
+        kind: `encoder-decoder`, whose inputs are sources to read, or `decoder`, whose inputs are prompts to go on from.
         generation_config: the checkpoint's own options, used where a call gives none.
         passed_over: why `load` took none of the bundle's other artifacts, by their names; empty where one was named.
     """
@@ -42,7 +43,7 @@ class Model:
     def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> None:
         self.bundle, self.artifact = bundle, artifact
         self.passed_over: dict[str, str] = {}
-        self.sizes, self.tokens = bundle.manifest.sizes, bundle.manifest.tokens
+        self.sizes, self.tokens, self.kind = bundle.manifest.sizes, bundle.manifest.tokens, bundle.manifest.kind
         self.generation_config = GenerationConfig.from_dict(bundle.read_json("generation_config.json"))
         self.text = Text(bundle)
         backend = backend_of(artifact)
@@ -73,6 +74,8 @@ class Model:
         Raises:
             InputError: no inputs, or one that is empty, too long, or outside the vocabulary.
             OptionError: an option that this model cannot meet.
+
+        A text ends where the model's positions do, whatever max_new_tokens allows; its finish_reason is `length` then.
         """
         sources = self.encode_inputs(inputs)
         config = config or self.generation_config
@@ -91,8 +94,7 @@ class Model:
 
     def generate_batch(self, sources: list[list[int]], config: GenerationConfig, limits: Limits) -> list[Generation]:
         clock = Clock()
-        prompt = self.starts(len(sources))
-        rows = self.executor.start(sources, limits.most)
+        rows, prompt = self.start(sources, limits)
         clock.encoded()
         with closing(rows):
             if config.num_beams == 1:
@@ -102,8 +104,17 @@ class Model:
         timings = clock.timings()
         return [Generation(tuple(map(self.with_text, several)), timings) for several in found]
 
-    def starts(self, batch: int) -> Prompt:
-        return Prompt.of([[self.tokens.start]] * batch)
+    def start(self, sources: list[list[int]], limits: Limits) -> tuple[Rows, Prompt]:
+        """Fresh rows for these inputs, and what each is given first."""
+        if self.kind == "decoder":
+            prompt = self.prompt(sources)
+            return self.executor.start_empty(len(sources), held(prompt, limits)), prompt
+        prompt = Prompt.of([[self.tokens.start]] * len(sources))
+        return self.executor.start(sources, held(prompt, limits)), prompt
+
+    def prompt(self, rows: list[list[int]]) -> Prompt:
+        """A language model's prompts; where one is empty, the start token."""
+        return Prompt.of([row or [self.tokens.start] for row in rows], self.tokens.pad)
 
     def with_text(self, hypothesis: Hypothesis) -> Hypothesis:
         return dataclasses.replace(hypothesis, text=self.text.decode(hypothesis.token_ids))
@@ -123,8 +134,9 @@ class Model:
         return self.text.pieces(self.token_stream(ids, limits))
 
     def token_stream(self, source: list[int], limits: Limits) -> Iterator[int]:
-        with closing(self.executor.start([source], limits.most)) as rows:
-            for _, tokens, _ in greedy_steps(rows, self.starts(1), limits):
+        rows, prompt = self.start([source], limits)
+        with closing(rows):
+            for _, tokens, _ in greedy_steps(rows, prompt, limits):
                 if tokens[0] not in limits.ends:
                     yield int(tokens[0])
 
@@ -135,7 +147,8 @@ class Model:
 
         Args:
             inputs: as in `generate`.
-            targets: one for each input: text, or ids without the end token, which is scored as well.
+            targets: one for each input: text, or ids without the end token, which is scored as well where the model has
+                one (the first of several).
             batch_size: most pairs that are computed together, never more than the artifact takes.
 
         Raises:
@@ -148,6 +161,9 @@ class Model:
         if isinstance(targets, str) or len(targets) != len(sources):
             raise InputError(f"{len(sources)} inputs need as many targets, in a list; got {targets!r:.80}")
         rows = [self.encode_target(target) for target in targets]
+        if self.kind == "decoder":
+            for source, row in zip(sources, rows, strict=True):
+                self.check_length(len(source or [self.tokens.start]) + len(row))
         batch_size = min(batch_size, self.most_rows())
         scores: list[Score] = []
         for first in range(0, len(rows), batch_size):
@@ -167,32 +183,60 @@ class Model:
         return ids
 
     def score_batch(self, sources: list[list[int]], targets: list[list[int]]) -> list[Score]:
-        lengths = np.array([len(target) + 1 for target in targets])
-        given = np.full((len(targets), lengths.max()), self.tokens.pad, np.int64)
-        for row, target in zip(given, targets, strict=True):
-            row[: len(target) + 1] = [self.tokens.start, *target]
-        every = np.broadcast_to(np.arange(lengths.max()), given.shape)
-        with closing(self.executor.start(sources, int(lengths.max()))) as rows:
-            log_probs = log_softmax(rows.step(given, lengths, every))
+        nothing_new = Limits(self.tokens.ends, least=0, most=1)
+        firsts = [source or [self.tokens.start] for source in sources]
+        if self.kind == "encoder-decoder":
+            firsts = [[self.tokens.start] for _ in sources]
+        given = Prompt.of([[*first, *target] for first, target in zip(firsts, targets, strict=True)], self.tokens.pad)
+        begins = np.array([len(first) - 1 for first in firsts])[:, None]
+        at = np.minimum(begins + np.arange(max(map(len, targets)) + 1), given.ids.shape[1] - 1)
+        if self.kind == "decoder":
+            started = self.executor.start_empty(len(sources), held(given, nothing_new))
+        else:
+            started = self.executor.start(sources, held(given, nothing_new))
+        with closing(started) as rows:
+            log_probs = log_softmax(rows.step(given.ids, given.lengths, at))
+        wanted = [[*target, *self.tokens.ends[:1]] for target in targets]
         return [
-            Score(tuple(row[np.arange(len(target) + 1), [*target, self.tokens.end]].tolist()))
-            for row, target in zip(log_probs, targets, strict=True)
+            Score(tuple(row[np.arange(len(ids)), ids].tolist())) for row, ids in zip(log_probs, wanted, strict=True)
         ]
 
-    def session(self, inputs: Source | Sequence[Source], *, capacity: int | None = None) -> Session:
-        """Rows for a loop of one's own: encode the inputs, then add tokens with `Session.step`.
+    def session(
+        self,
+        inputs: Source | Sequence[Source] | None = None,
+        *,
+        batch: int | None = None,
+        capacity: int | None = None,
+    ) -> Session:
+        """Rows for a loop of one's own: add tokens with `Session.step`.
 
         Args:
-            inputs: as in `generate`; one row each.
+            inputs: what an encoder-decoder reads, as in `generate`; one row each. None for a language model, whose
+                prompts are its first step.
+            batch: a language model's number of rows; 1 where it is None.
             capacity: most tokens that a row will hold; as many as the model or the artifact takes where it is None.
+
+        Raises:
+            InputError: as `generate`; inputs for a language model, or none for an encoder-decoder.
+            OptionError: a batch or capacity out of range.
         """
-        sources = self.encode_inputs(inputs)
+        if self.kind == "decoder" and inputs is not None:
+            raise InputError("a language model reads no source: begin with session(batch=...) and step its prompts")
+        if self.kind == "encoder-decoder" and (inputs is None or batch is not None):
+            raise InputError("an encoder-decoder's session has a row for each input: give the inputs, and no batch")
+        if batch is not None and not 1 <= batch <= self.most_rows():
+            raise OptionError(f"batch is {batch}, expected at least 1, and no more than the artifact takes")
         most, of = self.most_tokens(), "the model's positions"
         if most < self.sizes.max_positions:
             of = f"which artifact {self.artifact.name} was built for"
         if capacity is not None and not 1 <= capacity <= most:
             raise OptionError(f"capacity is {capacity}, expected 1 to {most}, {of}")
-        return Session(self.executor.start(sources, capacity or most), capacity or most, self.sizes.vocab_size)
+        capacity = capacity or most
+        if inputs is None:
+            rows = self.executor.start_empty(batch or 1, capacity)
+        else:
+            rows = self.executor.start(self.encode_inputs(inputs), capacity)
+        return Session(rows, capacity, self.sizes.vocab_size)
 
     def most_tokens(self) -> int:
         """Tokens that a row can hold: the model's positions, or fewer where the artifact was built for fewer."""
@@ -210,19 +254,38 @@ class Model:
         return [self.encode_input(source) for source in cast("Sequence[Source]", inputs)]
 
     def encode_input(self, source: Source) -> list[int]:
-        return self.text.encode_source(source) if isinstance(source, str) else self.checked_ids(source)
+        if self.kind == "encoder-decoder":
+            if isinstance(source, str):
+                return self.text.encode_source(source)
+            return self.checked_ids(source, self.sizes.source_vocab_size, self.sizes.max_source_positions)
+        ids = self.text.encode_prompt(source) if isinstance(source, str) else self.checked_ids(source, empty=True)
+        self.check_length(len(ids))
+        return ids
 
-    def checked_ids(self, ids: Sequence[int], *, empty: bool = False) -> list[int]:
+    def check_length(self, length: int) -> None:
+        """Refuse a prompt that a row cannot hold."""
+        if length > self.sizes.max_positions:
+            raise InputError(f"an input has {length} tokens, the model has {self.sizes.max_positions} positions")
+        if length > self.most_tokens():
+            raise InputError(
+                f"an input has {length} tokens, artifact {self.artifact.name} was built for {self.most_tokens()}: "
+                "shorten it, or optimize for a larger capacity"
+            )
+
+    def checked_ids(
+        self, ids: Sequence[int], vocab_size: int | None = None, most: int | None = None, *, empty: bool = False
+    ) -> list[int]:
+        vocab_size, most = vocab_size or self.sizes.vocab_size, most or self.sizes.max_positions
         try:
             row = [operator.index(token) for token in ids]
         except TypeError as error:
             raise InputError(f"token ids are whole numbers; got {ids!r:.80}") from error
         if not row and not empty:
             raise InputError("an input has no tokens: give at least one")
-        if len(row) > self.sizes.max_positions:
-            raise InputError(f"an input has {len(row)} tokens, the model has {self.sizes.max_positions} positions")
-        if unknown := [token for token in row if not 0 <= token < self.sizes.vocab_size]:
-            raise InputError(f"token ids {unknown} are outside the vocabulary of {self.sizes.vocab_size}")
+        if len(row) > most:
+            raise InputError(f"an input has {len(row)} tokens, the model has {most} positions")
+        if unknown := [token for token in row if not 0 <= token < vocab_size]:
+            raise InputError(f"token ids {unknown} are outside the vocabulary of {vocab_size}")
         return row
 
     def limits(self, config: GenerationConfig) -> Limits:
@@ -240,7 +303,13 @@ class Model:
             raise OptionError(
                 f"num_beams is {config.num_beams}, artifact {self.artifact.name} was built for {self.most_rows()} rows"
             )
-        return Limits((self.tokens.end,), config.min_new_tokens, most)
+        # The last new token needs no place in the cache.
+        return Limits(self.tokens.ends, config.min_new_tokens, most, positions + 1)
+
+
+def held(prompt: Prompt, limits: Limits) -> int:
+    """The most tokens that a row of a search will hold; what a row ends with is not put into its cache."""
+    return int((prompt.lengths + limits.most_new(prompt)).max()) - 1
 
 
 class Session:

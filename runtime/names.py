@@ -35,7 +35,12 @@ Dims = tuple["str | int", ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sizes:
-    """The numbers that shape a model's caches and outputs."""
+    """The numbers that shape a model's caches and outputs.
+
+    Attributes:
+        source_vocab_size: ids that an encoder-decoder's encoder knows; 0 where there is no source.
+        max_source_positions: the most tokens of a source; 0 where there is none.
+    """
 
     vocab_size: int
     num_layers: int
@@ -43,6 +48,13 @@ class Sizes:
     num_kv_heads: int
     head_dim: int
     max_positions: int
+    source_vocab_size: int = 0
+    max_source_positions: int = 0
+
+    @property
+    def has_source(self) -> bool:
+        """Whether steps attend to a source that an encoder has read."""
+        return self.max_source_positions > 0
 
 
 def key_value_names(prefix: str, num_layers: int) -> list[str]:
@@ -59,7 +71,8 @@ def present_names(sizes: Sizes) -> list[str]:
 
 
 def encoded_names(sizes: Sizes) -> list[str]:
-    return key_value_names("encoder_key_values", sizes.num_layers)
+    """The encoder's keys and values, in the order of the decoder's layers; none where there is no source."""
+    return key_value_names("encoder_key_values", sizes.num_layers) if sizes.has_source else []
 
 
 def encoder_inputs() -> dict[str, Dims]:
@@ -67,14 +80,14 @@ def encoder_inputs() -> dict[str, Dims]:
     return {INPUT_IDS: ("batch", "source_len"), SOURCE_LENGTHS: ("batch",)}
 
 
-def step_inputs() -> dict[str, Dims]:
+def step_inputs(sizes: Sizes) -> dict[str, Dims]:
     """int64 inputs of the step graph; caches and the encoder's keys and values follow them."""
-    return {
+    inputs: dict[str, Dims] = {
         INPUT_IDS: ("batch", "q_len"),
         CACHE_LENGTHS: ("batch",),
         LOGITS_AT: ("batch", "n"),
-        SOURCE_LENGTHS: ("batch",),
     }
+    return inputs | {SOURCE_LENGTHS: ("batch",)} if sizes.has_source else inputs
 
 
 def cache_shape(sizes: Sizes) -> Dims:

@@ -17,12 +17,15 @@ INCOMPLETE = "\ufffd"  # what a tokenizer shows for the first bytes of a charact
 
 
 class Text:
-    """The tokenizers of a bundle: one for sources, and one for targets where the checkpoint has another."""
+    """The tokenizers of a bundle: one for sources, and one for targets where the checkpoint has another.
+
+    A module of one's own may have none: then inputs are ids, and results have no text.
+    """
 
     def __init__(self, bundle: Bundle) -> None:
-        self.source = load_tokenizer(bundle, SOURCE)
+        self.source, sizes = load_tokenizer(bundle, SOURCE), bundle.manifest.sizes
         self.target = load_tokenizer(bundle, TARGET) if TARGET in bundle.manifest.files else self.source
-        self.longest_source = bundle.manifest.sizes.max_positions
+        self.longest_source = sizes.max_source_positions or sizes.max_positions
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, with the special tokens that the tokenizer adds.
@@ -43,6 +46,14 @@ class Text:
             )
         return ids
 
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a language model's prompt, with the special tokens that the tokenizer adds; none for an empty text.
+
+        Raises:
+            InputError: it holds what the vocabulary lacks.
+        """
+        return encode(self.source, text, special=True)
+
     def encode_target(self, text: str) -> list[int]:
         """Ids of a target, without special tokens.
 
@@ -52,7 +63,7 @@ class Text:
         return encode(self.target, text, special=False)
 
     def decode(self, ids: Sequence[int]) -> str:
-        return str(self.target.decode(list(ids), skip_special_tokens=True))
+        return str(self.target.decode(list(ids), skip_special_tokens=True)) if self.target else ""
 
     def pieces(self, ids: Iterable[int]) -> Iterator[str]:
         """Text that each id adds; together they are the text of all ids. Some pieces are empty."""
@@ -70,18 +81,20 @@ class Text:
             yield rest[len(shown) :]
 
 
-def load_tokenizer(bundle: Bundle, name: str) -> Tokenizer:
+def load_tokenizer(bundle: Bundle, name: str) -> Tokenizer | None:
     from tokenizers import Tokenizer
 
     if name not in bundle.manifest.files:
-        raise BundleError(f"bundle {bundle.folder}", [f"it has no {name}: give token ids instead of text"])
+        return None
     try:
         return Tokenizer.from_file(str(bundle.folder / name))
     except Exception as error:  # tokenizers raises plain Exception
         raise BundleError(f"bundle {bundle.folder}", [f"{name} is not a tokenizer: {error}"]) from error
 
 
-def encode(tokenizer: Tokenizer, text: str, *, special: bool) -> list[int]:
+def encode(tokenizer: Tokenizer | None, text: str, *, special: bool) -> list[int]:
+    if tokenizer is None:
+        raise InputError(f"input {text!r:.80} is text, and the bundle has no tokenizer: give token ids")
     try:
         text.encode()
     except UnicodeEncodeError as error:

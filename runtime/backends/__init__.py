@@ -41,7 +41,8 @@ class Rows(Protocol):
         Args:
             rows: (new_batch,), indices of present rows.
             sources: (new_sources,), indices of the sources to keep; None keeps all. new_batch is a multiple of the
-                number of sources, and each source serves as many consecutive rows as any other.
+                number of sources, and each source serves as many consecutive rows as any other. Without meaning for a
+                language model, whose rows have none.
         """
 
     def close(self) -> None:
@@ -83,11 +84,19 @@ class Executor(Protocol):
     """A loaded artifact; its sessions may run in several threads at once."""
 
     def start(self, sources: Sequence[Sequence[int]], capacity: int) -> Rows:
-        """Read the sources; one row for each, with an empty cache.
+        """Read the sources of an encoder-decoder; one row for each, with an empty cache.
 
         Args:
             sources: ids of each source, at least one each.
             capacity: the most tokens that a row will hold; memory is taken as rows grow.
+        """
+
+    def start_empty(self, batch: int, capacity: int) -> Rows:
+        """Rows of a language model, with empty caches.
+
+        Args:
+            batch: how many, at least 1.
+            capacity: as in `start`.
         """
 
 

@@ -38,7 +38,7 @@ class OnnxRuntimeCpu:
 
 
 class OnnxRuntimeExecutor(GraphExecutor):
-    """The encoder and step graphs of an artifact on the CPU."""
+    """The graphs of an artifact on the CPU."""
 
     def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> None:
         super().__init__(bundle, artifact, Sessions(bundle, artifact, threads, [CPU]), "cpu")
@@ -47,7 +47,7 @@ class OnnxRuntimeExecutor(GraphExecutor):
         lengths = np.array([len(source) for source in sources], np.int64)
         groups = list(like_lengths(lengths))
         if len(groups) == 1:
-            return OnnxRuntimeRows(self, lengths, self.encode(sources, lengths), capacity)
+            return OnnxRuntimeRows(self, len(sources), capacity, lengths, self.encode(sources, lengths))
         sizes = self.sizes
         shape = (len(sources), sizes.num_heads, int(lengths.max()), sizes.head_dim)
         encoded = [np.zeros(shape, self.dtype) for _ in range(2 * sizes.num_layers)]
@@ -55,7 +55,10 @@ class OnnxRuntimeExecutor(GraphExecutor):
             parts = self.encode([sources[i] for i in group], lengths[group])
             for whole, part in zip(encoded, parts, strict=True):
                 whole[group, :, : part.shape[2]] = part
-        return OnnxRuntimeRows(self, lengths, encoded, capacity)
+        return OnnxRuntimeRows(self, len(sources), capacity, lengths, encoded)
+
+    def start_empty(self, batch: int, capacity: int) -> OnnxRuntimeRows:
+        return OnnxRuntimeRows(self, batch, capacity, np.empty(0, np.int64), [])
 
     def encode(self, sources: Sequence[Sequence[int]], lengths: Ints) -> list[Floats]:
         """Keys and values of each layer, (batch, num_heads, longest source, head_dim) each."""
@@ -63,7 +66,7 @@ class OnnxRuntimeExecutor(GraphExecutor):
         sizes, (batch, source_len) = self.sizes, ids.shape
         shape = (batch, sizes.num_heads, source_len, sizes.head_dim)
         encoded: list[Floats] = [np.empty(shape, self.dtype) for _ in range(2 * sizes.num_layers)]
-        binding = Binding(self.encoder)
+        binding = Binding(self.sessions["encoder"])
         binding.inputs({names.INPUT_IDS: ids, names.SOURCE_LENGTHS: lengths})
         binding.outputs(dict(zip(names.encoded_names(sizes), encoded, strict=True)))
         binding.run()
@@ -91,11 +94,13 @@ class OnnxRuntimeRows(SteppingRows):
     caches: Floats
     encoded: list[Floats]
 
-    def __init__(self, executor: OnnxRuntimeExecutor, source_lengths: Ints, encoded: list[Floats], limit: int) -> None:
-        super().__init__(executor, source_lengths, limit, min(limit, FIRST_CAPACITY))
+    def __init__(
+        self, executor: OnnxRuntimeExecutor, batch: int, limit: int, source_lengths: Ints, encoded: list[Floats]
+    ) -> None:
+        super().__init__(executor, batch, source_lengths, limit, min(limit, FIRST_CAPACITY))
         self.encoded = encoded
         # Rows are copied from one store to the other when some leave; the caches in use are the first rows of a store.
-        self.store = self.caches = self.take_caches(len(source_lengths), self.capacity)
+        self.store = self.caches = self.take_caches(batch, self.capacity)
         self.other: Floats | None = None
 
     def take_caches(self, batch: int, capacity: int) -> Floats:
@@ -127,7 +132,7 @@ class OnnxRuntimeRows(SteppingRows):
         _, batch, _, capacity, _ = self.caches.shape
         if not self.executor.artifact.shared_sources and (sources is not None or len(rows) != batch):
             sources = rows  # each row has a copy of its source, and takes it along
-        if sources is not None:
+        if sources is not None and self.executor.sizes.has_source:
             self.encoded = [array[sources] for array in self.encoded]
             self.source_lengths = self.source_lengths[sources]
         if len(rows) != batch:

@@ -96,11 +96,14 @@ class CudaExecutor(GraphExecutor):
 
     def start(self, sources: Sequence[Sequence[int]], capacity: int) -> CudaRows:
         lengths = np.array([len(source) for source in sources], np.int64)
-        return CudaRows(self, lengths, self.encode_there(sources, lengths), capacity)
+        return CudaRows(self, len(sources), capacity, lengths, self.encode_there(sources, lengths))
+
+    def start_empty(self, batch: int, capacity: int) -> CudaRows:
+        return CudaRows(self, batch, capacity, np.empty(0, np.int64), [])
 
     def encode_there(self, sources: Sequence[Sequence[int]], lengths: Ints) -> list[onnxruntime.OrtValue]:
         """Keys and values of each layer on the device, (batch, num_heads, longest source, head_dim) each."""
-        binding = Binding(self.encoder)
+        binding = Binding(self.sessions["encoder"])
         binding.inputs({names.INPUT_IDS: self.padded(sources, lengths), names.SOURCE_LENGTHS: lengths})
         binding.new_outputs(names.encoded_names(self.sizes), self.device)
         binding.run()
@@ -149,12 +152,17 @@ class CudaRows(SteppingRows):
     encoded: list[onnxruntime.OrtValue]
 
     def __init__(
-        self, executor: CudaExecutor, source_lengths: Ints, encoded: list[onnxruntime.OrtValue], limit: int
+        self,
+        executor: CudaExecutor,
+        batch: int,
+        limit: int,
+        source_lengths: Ints,
+        encoded: list[onnxruntime.OrtValue],
     ) -> None:
-        super().__init__(executor, source_lengths, limit, min(limit, FIRST_CAPACITY))
+        super().__init__(executor, batch, source_lengths, limit, min(limit, FIRST_CAPACITY))
         self.device, self.encoded = executor, encoded
         sizes = executor.sizes
-        shape = (len(source_lengths), sizes.num_kv_heads, self.capacity, sizes.head_dim)
+        shape = (batch, sizes.num_kv_heads, self.capacity, sizes.head_dim)
         # Zeros, since what a kernel reads behind a row's length must be finite.
         self.caches = [executor.place(np.zeros(shape, executor.dtype)) for _ in range(2 * sizes.num_layers)]
 
@@ -173,7 +181,7 @@ class CudaRows(SteppingRows):
         self.caches = grown
 
     def select(self, rows: Ints, sources: Ints | None = None) -> None:
-        if sources is not None:
+        if sources is not None and self.executor.sizes.has_source:
             self.encoded = self.device.pick(self.encoded, sources)
             self.source_lengths = self.source_lengths[sources]
         if len(rows) != len(self.cache_lengths) or np.any(rows != np.arange(len(rows))):

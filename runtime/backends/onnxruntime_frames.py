@@ -67,7 +67,7 @@ class Frame:
             names.POSITIONS: self.positions,
             names.LAST_POSITIONS: self.last_positions,
             names.TOTAL_LENGTH: self.total_length,
-            names.SOURCE_SHAPE: np.array([sources, batch // sources * q_len, width]),
+            names.SOURCE_SHAPE: np.array([sources, batch // max(sources, 1) * q_len, width]),
             names.ROW_SHAPE: np.array([batch, q_len, width]),
         }
         self.binding = Binding(executor.decoder)

@@ -11,7 +11,7 @@ from edgeformer.runtime import names
 from edgeformer.runtime.backends import Floats, Ints
 from edgeformer.runtime.backends.onnxruntime_frames import Buffers, Frame, Spares
 from edgeformer.runtime.backends.onnxruntime_sessions import Sessions, input_type
-from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.bundle import ROLES, Artifact, Bundle
 
 
 class GraphExecutor:
@@ -24,7 +24,8 @@ class GraphExecutor:
     def __init__(self, bundle: Bundle, artifact: Artifact, sessions: Sessions, device: str) -> None:
         self.sizes, self.artifact, self.device = bundle.manifest.sizes, artifact, device
         self.pad = bundle.manifest.tokens.pad
-        self.encoder, self.decoder = sessions.open("encoder"), sessions.open("decoder")
+        self.sessions = {role: sessions.open(role) for role in ROLES[bundle.manifest.kind]}
+        self.decoder = self.sessions["decoder"]
         self.decoder_inputs = {value.name for value in self.decoder.get_inputs()}
         self.dtype = input_type(self.decoder, names.past_names(self.sizes)[0])
         self.spares = Spares()
@@ -42,16 +43,17 @@ class SteppingRows(abc.ABC):
 
     Attributes:
         caches: keys and values of each layer, (batch, num_kv_heads, capacity, head_dim) each.
-        encoded: the sources' keys and values, (sources, num_heads, longest source, head_dim) each.
+        encoded: the sources' keys and values, (sources, num_heads, longest source, head_dim) each; none where the model
+            reads no source.
     """
 
     caches: Buffers
     encoded: Buffers
 
-    def __init__(self, executor: GraphExecutor, source_lengths: Ints, limit: int, capacity: int) -> None:
+    def __init__(self, executor: GraphExecutor, batch: int, source_lengths: Ints, limit: int, capacity: int) -> None:
         self.executor, self.limit, self.capacity = executor, limit, capacity
         self.source_lengths = source_lengths
-        self.cache_lengths = np.zeros(len(source_lengths), np.int64)
+        self.cache_lengths = np.zeros(batch, np.int64)
         self.longest = 0
         self.frame: Frame | None = None
 

@@ -100,7 +100,9 @@ def step_in_pytorch(model: Transformer, sizes: names.Sizes, given: Arrays) -> Ar
 
     with torch.inference_mode():
         logits, present = model.step(
-            *tensors(list(names.step_inputs())), tensors(names.past_names(sizes)), tensors(names.encoded_names(sizes))
+            *tensors(list(names.step_inputs(sizes))),
+            tensors(names.past_names(sizes)),
+            tensors(names.encoded_names(sizes)),
         )
     outputs = [logits, *present]
     return dict(zip([names.LOGITS, *names.present_names(sizes)], [tensor.numpy() for tensor in outputs], strict=True))

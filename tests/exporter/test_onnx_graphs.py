@@ -76,7 +76,7 @@ def test_the_step_has_the_contracts_inputs_and_outputs(graphs: dict[str, ir.Mode
     graph = graphs["decoder"].graph
     cache, encoded = ("FLOAT", names.cache_shape(widths)), ("FLOAT", names.encoded_shape(widths))
     expected_inputs = {
-        **{name: ("INT64", shape) for name, shape in names.step_inputs().items()},
+        **{name: ("INT64", shape) for name, shape in names.step_inputs(widths).items()},
         **dict.fromkeys(names.past_names(widths), cache),
         **dict.fromkeys(names.encoded_names(widths), encoded),
     }
@@ -90,7 +90,7 @@ def test_the_step_has_the_contracts_inputs_and_outputs(graphs: dict[str, ir.Mode
 
 
 def test_the_names_are_those_that_the_documentation_spells_out(widths: names.Sizes) -> None:
-    assert list(names.step_inputs()) == ["input_ids", "cache_lengths", "logits_at", "source_lengths"]
+    assert list(names.step_inputs(widths)) == ["input_ids", "cache_lengths", "logits_at", "source_lengths"]
     assert names.past_names(widths)[:3] == [
         "past_key_values.0.key", "past_key_values.0.value", "past_key_values.1.key",
     ]  # fmt: skip

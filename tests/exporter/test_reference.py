@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from edgeformer.exporter.reference import beam_search, greedy, log_probs, pad, until
+from edgeformer.exporter.reference import beam_search, greedy, log_probs, pad
 from edgeformer.models.transformer import Transformer
 
 BUDGET = 8  # tokens; more than a word is long, so that some rows end and some do not
@@ -142,9 +142,3 @@ def test_rows_are_padded_on_the_right(rows: list[list[int]]) -> None:
     assert ids.tolist() == [row + [9] * (longest - len(row)) for row in rows]
     assert lengths.tolist() == [len(row) for row in rows]
     assert ids.dtype == lengths.dtype == torch.int64
-
-
-def test_until_takes_what_stands_before_the_first_end() -> None:
-    assert until([4, 5, 2, 6, 2], end=2) == [4, 5]
-    assert until([2, 4], end=2) == []
-    assert until([4, 5], end=2) == [4, 5]

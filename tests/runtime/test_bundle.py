@@ -60,7 +60,7 @@ def test_a_whole_bundle_opens(tiny_bundle: Path) -> None:
     assert bundle.artifact("onnx") is manifest.artifacts[0]
     assert bundle.artifact("nothing") is None
     assert (manifest.sizes.vocab_size, manifest.sizes.head_dim, manifest.sizes.max_positions) == (69, 16, 32)
-    assert (manifest.tokens.pad, manifest.tokens.start, manifest.tokens.end) == (0, 1, 2)
+    assert (manifest.tokens.pad, manifest.tokens.start, manifest.tokens.ends) == (0, 1, (2,))
 
 
 def test_every_file_in_the_folder_is_recorded_once(tiny_bundle: Path) -> None:

@@ -44,7 +44,7 @@ def expected_tensors(sizes: names.Sizes, role: str) -> tuple[set[str], set[str]]
     encoded = names.encoded_names(sizes)
     if role == "encoder":
         return set(names.encoder_inputs()), set(encoded)
-    given = {*names.step_inputs(), *names.past_names(sizes), *encoded}
+    given = {*names.step_inputs(sizes), *names.past_names(sizes), *encoded}
     return given, {names.LOGITS, names.NEXT_IDS, names.NEXT_LOG_PROBS, *names.present_names(sizes)}
 
 

@@ -17,7 +17,7 @@ from edgeformer.runtime.names import Sizes, cache_shape, encoded_shape, step_inp
 def sizes(max_positions: int = 100, num_heads: int = 8) -> Sizes:
     return Sizes(
         vocab_size=90, num_layers=2, num_heads=num_heads, num_kv_heads=num_heads, head_dim=64,
-        max_positions=max_positions,
+        max_positions=max_positions, source_vocab_size=90, max_source_positions=max_positions,
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_more_new_tokens_than_a_cache_holds_are_refused() -> None:
 def test_inputs_that_share_a_dimension_agree_on_it() -> None:
     solved, static = solve(sizes(), EngineOptions(capacity=70)), sizes()
     shape = tuple(70 if dim == "capacity" else dim for dim in cache_shape(static))
-    inputs = {**step_inputs(), "past": shape, "encoded": encoded_shape(static)}
+    inputs = {**step_inputs(static), "past": shape, "encoded": encoded_shape(static)}
     prefill, decode = input_shapes(inputs, solved.profiles["decoder"])
     assert prefill["past"] == ((1, 8, 70, 64), (8, 8, 70, 64), (64, 8, 70, 64))
     assert prefill["encoded"] == ((1, 8, 1, 64), (8, 8, 12, 64), (64, 8, 100, 64))

@@ -32,7 +32,7 @@ def profiles() -> dict[str, tuple[dict[str, Limits], ...]]:
 
 def shapes_of(profile: Mapping[str, Limits], sizes: names.Sizes, capacity: int, role: str) -> dict[str, Any]:
     """Least, usual and most of each input's shape."""
-    given: dict[str, names.Dims] = dict(names.encoder_inputs() if role == "encoder" else names.step_inputs())
+    given: dict[str, names.Dims] = dict(names.encoder_inputs() if role == "encoder" else names.step_inputs(sizes))
     if role == "decoder":
         given |= dict.fromkeys(names.past_names(sizes), names.cache_shape(sizes))
         given |= dict.fromkeys(names.encoded_names(sizes), names.encoded_shape(sizes))
