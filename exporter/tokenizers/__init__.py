@@ -1,0 +1,1 @@
+"""A checkpoint's tokenizer, in whatever files it came, as the `tokenizer.json` that the runtime reads."""

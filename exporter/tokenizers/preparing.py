@@ -1,0 +1,85 @@
+"""The tokenizers of a checkpoint folder, copied or converted into a bundle, and checked against the model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from edgeformer.exporter.tokenizers import sentencepiece_families, words
+from edgeformer.exporter.tokenizers.special_tokens import SpecialTokens, read_special_tokens
+from edgeformer.runtime.errors import CheckpointError
+
+SOURCE, TARGET = "tokenizer.json", "target_tokenizer.json"
+
+# What a folder may have instead of tokenizer.json, and what converts it; the first whose files are all there is taken.
+Converter = Callable[[Path, SpecialTokens], "dict[str, Tokenizer]"]
+CONVERTERS: dict[tuple[str, ...], Converter] = {
+    ("source.spm", "target.spm", "vocab.json"): sentencepiece_families.marian,
+    ("sentencepiece.bpe.model",): sentencepiece_families.fairseq,
+    ("spiece.model",): sentencepiece_families.t5,
+    ("tokenizer.model",): sentencepiece_families.llama,
+    ("vocab.json", "merges.txt"): words.byte_level,
+    ("vocab.txt",): words.wordpiece,
+}
+
+
+def prepare_tokenizers(checkpoint: Path, folder: Path, vocab_size: int, source_vocab_size: int) -> None:
+    """Write a checkpoint's tokenizers into a folder: tokenizer.json, and target_tokenizer.json where targets differ.
+
+    Args:
+        checkpoint: has tokenizer.json, which is taken as it is, or files that are converted into it.
+        folder: where to write.
+        vocab_size: ids of the logits, and of the decoder's inputs.
+        source_vocab_size: ids that the encoder knows; the same where there is no encoder of its own.
+
+    Raises:
+        CheckpointError: there is no tokenizer, it cannot be read, or it gives ids that the model does not have; with
+            every problem.
+    """
+    if (checkpoint / SOURCE).is_file():
+        for name in (SOURCE, TARGET):
+            if (checkpoint / name).is_file():
+                shutil.copyfile(checkpoint / name, folder / name)
+    else:
+        for name, tokenizer in convert_tokenizers(checkpoint).items():
+            tokenizer.save(str(folder / name))
+    sizes = {SOURCE: source_vocab_size, TARGET: vocab_size}
+    if not (folder / TARGET).is_file():
+        sizes = {SOURCE: min(vocab_size, source_vocab_size)}
+    problems = [problem for name, size in sizes.items() if (problem := wrong_tokenizer(folder / name, size))]
+    if problems:
+        raise CheckpointError(f"checkpoint {checkpoint}", problems)
+
+
+def convert_tokenizers(checkpoint: Path) -> dict[str, Tokenizer]:
+    """Tokenizers made from what a checkpoint folder has instead of tokenizer.json, by the names to save them under.
+
+    Raises:
+        CheckpointError: it has none of the files that are known, or they cannot be converted.
+    """
+    for files, convert in CONVERTERS.items():
+        if all((checkpoint / name).is_file() for name in files):
+            return convert(checkpoint, read_special_tokens(checkpoint))
+    known = "; ".join(" + ".join(files) for files in ((SOURCE,), *CONVERTERS))
+    raise CheckpointError(f"checkpoint {checkpoint}", [f"it has no tokenizer: looked for {known}"])
+
+
+def wrong_tokenizer(path: Path, size: int) -> str | None:
+    """What is wrong with a tokenizer for a model with so many ids. Ids that no token has are no problem."""
+    try:
+        tokens = Tokenizer.from_file(str(path)).get_vocab()
+    except Exception as error:  # tokenizers raises plain Exception
+        return f"{path.name} is not a tokenizer: {error}"
+    if not tokens:
+        return f"{path.name} has no tokens"
+    beyond = sorted((i, token) for token, i in tokens.items() if i >= size)
+    if not beyond:
+        return None
+    listed = ", ".join(f"{token!r} ({i})" for i, token in beyond[:3])
+    return (
+        f"{path.name} has ids up to {beyond[-1][0]}, the model's vocab_size is {size}: {len(beyond)} tokens, such as "
+        f"{listed}, have no embedding"
+    )
