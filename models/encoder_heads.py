@@ -74,6 +74,6 @@ class MaskedTokens(nn.Module):
         Args:
             embeddings: (vocab_size, d_model), the projection where the two are tied.
         """
-        wanted = hidden[torch.arange(len(hidden), device=hidden.device)[:, None], at]
+        wanted = hidden[torch.arange(hidden.shape[0], device=hidden.device)[:, None], at]
         x = self.norm(self.activation(self.inner(wanted)))
         return F.linear(x, embeddings, self.bias) if self.tied else self.projection(x)

@@ -126,17 +126,22 @@ class EncoderDecoder(Protocol):
 
 
 Head = Literal["hidden-states", "embedding", "sequence-classes", "token-classes", "masked-tokens"]
+Scoring = Literal["softmax", "sigmoid", "none"]
 
 
 class EncoderConfig(Protocol):
     """The numbers and the head of an encoder.
 
     Attributes:
-        vocab_size, max_positions, d_model: of the input and of the hidden states.
+        vocab_size: ids that it knows.
+        max_positions: the most tokens of an input.
+        d_model: width of the hidden states.
+        num_layers, num_heads, head_dim: of its attentions.
         pad_token_id: fills up shorter rows; any id will do.
         has_token_types: whether `encode` takes token_type_ids.
         head: what the last output is.
         labels: names of the classes, in the order of the logits; none where the head has no classes.
+        scoring: what turns the logits of classes into scores: softmax where one is true, sigmoid where several may be.
     """
 
     @property
@@ -146,6 +151,12 @@ class EncoderConfig(Protocol):
     @property
     def d_model(self) -> int: ...
     @property
+    def num_layers(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
     def pad_token_id(self) -> int: ...
     @property
     def has_token_types(self) -> bool: ...
@@ -153,6 +164,8 @@ class EncoderConfig(Protocol):
     def head(self) -> Head: ...
     @property
     def labels(self) -> tuple[str, ...]: ...
+    @property
+    def scoring(self) -> Scoring: ...
 
 
 class Encoder(Protocol):
@@ -173,7 +186,7 @@ class Encoder(Protocol):
         Args:
             input_ids: int64 (batch, source_len).
             source_lengths: int64 (batch,), at least 1 each.
-            token_type_ids: int64 (batch, source_len), where the config has token types.
+            token_type_ids: int64 (batch, source_len), where the config has token types; all 0 where it is None.
             logits_at: int64 (batch, n), positions whose logits are wanted, where the head is `masked-tokens`.
 
         Returns:
