@@ -14,7 +14,7 @@ import pytest
 
 from edgeformer.runtime import load
 from edgeformer.runtime.backends import older
-from edgeformer.runtime.bundle import SCHEMA_VERSION, Bundle, FileRecord, Manifest, open_bundle, read_manifest
+from edgeformer.runtime.bundle import MANIFEST, SCHEMA_VERSION, Bundle, FileRecord, Manifest, open_bundle, read_manifest
 from edgeformer.runtime.errors import BundleError
 
 Edit = Callable[[dict[str, Any]], None]
@@ -268,7 +268,7 @@ DAMAGE = {
     **{f"no {key}": drop(key) for key in ("sizes", "tokens", "files", "artifacts", "golden", "model_type")},
     "no vocab_size": drop("sizes", "vocab_size"),
     "an unknown size": put(1, "sizes", "num_experts"),
-    "no end token": drop("tokens", "end"),
+    "no end token": drop("tokens", "ends"),
     "no hash": drop("files", "config.json", "sha256"),
     "artifacts in a string": put("onnx", "artifacts"),
     "files in a list": put([], "files"),
@@ -290,8 +290,8 @@ MORE_DAMAGE = {
     "no decoder": drop("artifacts", 1, "graphs", "decoder"),
     "a size in words": put("many", "sizes", "vocab_size"),
     "a size of nothing": put(0, "sizes", "num_layers"),
-    "an end token outside the vocabulary": put(69, "tokens", "end"),
-    "a token in words": put("</s>", "tokens", "end"),
+    "an end token outside the vocabulary": put([69], "tokens", "ends"),
+    "a token in words": put(["</s>"], "tokens", "ends"),
     "a byte count in words": put("391", "files", "config.json", "bytes"),
     "a hash that is none": put(7, "files", "config.json", "sha256"),
     "two artifacts of one name": put("onnx", "artifacts", 1, "name"),
@@ -370,3 +370,19 @@ def test_weights_outside_the_bundle_are_not_read(bundle: Path) -> None:
     edit(bundle, put(record, "artifacts", 1, "files", "ort-cpu-fp32/encoder.onnx"))
     with pytest.raises(BundleError, match=r"ort-cpu-fp32/encoder\.onnx does not load"):
         load(bundle, "ort-cpu-fp32")
+
+
+# Older schemas
+
+
+def test_a_manifest_of_schema_2_reads_as_an_encoder_decoder(bundle: Path) -> None:
+    values = json.loads((bundle / MANIFEST).read_text())
+    sizes, tokens = values["sizes"], values["tokens"]
+    old_sizes = {name: n for name, n in sizes.items() if name not in ("source_vocab_size", "max_source_positions")}
+    old_tokens = {"pad": tokens["pad"], "start": tokens["start"], "end": tokens["ends"][0]}
+    del values["kind"]
+    values |= {"schema_version": 2, "sizes": old_sizes, "tokens": old_tokens}
+    now = read_manifest(bundle)
+    (bundle / MANIFEST).write_text(json.dumps(values))
+    assert read_manifest(bundle) == now
+    assert now.kind == "encoder-decoder"

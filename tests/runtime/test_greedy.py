@@ -43,7 +43,7 @@ class Choosing:
 def test_tokens_chosen_by_the_session_are_those_that_the_search_would_take(
     fast: Model, sources: list[list[int]], least: int
 ) -> None:
-    limits = Limits((fast.tokens.end,), least, 12)
+    limits = Limits(fast.tokens.ends, least, 12)
     prompt = Prompt.of([[fast.tokens.start]] * len(sources))
     expected = greedy(fast.executor.start(sources, 12), prompt, limits)
     rows = Choosing(fast.executor.start(sources, 12))
