@@ -9,7 +9,7 @@ from edgeformer.runtime.bundle import Bundle
 from edgeformer.runtime.errors import BundleError, InputError
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
 SOURCE = "tokenizer.json"
 TARGET = "target_tokenizer.json"
@@ -82,27 +82,45 @@ class Text:
 
 
 def load_tokenizer(bundle: Bundle, name: str) -> Tokenizer | None:
+    """A tokenizer that neither pads nor cuts, whatever its file says; None where the bundle has none.
+
+    Raises:
+        BundleError: it is damaged.
+    """
     from tokenizers import Tokenizer
 
     if name not in bundle.manifest.files:
         return None
     try:
-        return Tokenizer.from_file(str(bundle.folder / name))
+        tokenizer = Tokenizer.from_file(str(bundle.folder / name))
     except Exception as error:  # tokenizers raises plain Exception
         raise BundleError(f"bundle {bundle.folder}", [f"{name} is not a tokenizer: {error}"]) from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def encode(tokenizer: Tokenizer | None, text: str, *, special: bool) -> list[int]:
+    return list(encoding_of(tokenizer, text, special=special).ids)
+
+
+def encoding_of(tokenizer: Tokenizer | None, text: str, second: str | None = None, *, special: bool) -> Encoding:
+    """The tokens of a text, or of two.
+
+    Raises:
+        InputError: there is no tokenizer, or a text holds what the vocabulary lacks.
+    """
     if tokenizer is None:
         raise InputError(f"input {text!r:.80} is text, and the bundle has no tokenizer: give token ids")
+    whole = text if second is None else f"{text} {second}"
     try:
-        text.encode()
+        whole.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"input {text!r} is not text: {error.reason} at {error.start}") from error
+        raise InputError(f"input {whole!r} is not text: {error.reason} at {error.start}") from error
     try:
-        return list(tokenizer.encode(text, add_special_tokens=special).ids)
+        return tokenizer.encode(text, second, add_special_tokens=special)
     except Exception as error:  # plain Exception as well: a token outside a vocabulary that has no unknown token
-        raise InputError(unknown_parts(tokenizer, text, error)) from error
+        raise InputError(unknown_parts(tokenizer, whole, error)) from error
 
 
 def unknown_parts(tokenizer: Tokenizer, text: str, error: Exception) -> str:
