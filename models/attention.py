@@ -79,11 +79,17 @@ def source_mask(lengths: Tensor, q_len: int, source_len: int) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """num_heads attentions side by side, each over head_dim = d_model / num_heads of the projected inputs."""
+    """num_heads attentions side by side, each over head_dim = d_model / num_heads of the projected inputs.
 
-    def __init__(self, d_model: int, num_heads: int) -> None:
+    Args:
+        d_model: width of inputs and outputs.
+        num_heads: divides d_model.
+        scale: of the scores; 1 / sqrt(head_dim) where it is None.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, scale: float | None = None) -> None:
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.scale = num_heads, scale
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)
         self.value = nn.Linear(d_model, d_model)
@@ -98,7 +104,7 @@ class MultiHeadAttention(nn.Module):
 
     def attend(self, x: Tensor, key_value: KeyValue, mask: Tensor) -> Tensor:
         """Queries from x (batch, q_len, d_model) over given keys and values: (batch, q_len, d_model)."""
-        attended = attention(self.split_heads(self.query(x)), *key_value, mask)
+        attended = attention(self.split_heads(self.query(x)), *key_value, mask, self.scale)
         return self.output(attended.transpose(1, 2).flatten(2))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:

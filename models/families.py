@@ -28,11 +28,21 @@ class Family:
 
 # One line for each model_type.
 FAMILIES: dict[str, Family] = {
+    "bart": Family("bart:BartConfig", "bart:Bart"),
+    "marian": Family("marian:MarianConfig", "bart:Bart"),
+    "mbart": Family("bart:MBartConfig", "bart:Bart"),
+    "mt5": Family("t5:MT5Config", "t5:T5"),
+    "t5": Family("t5:T5Config", "t5:T5"),
     "bert": Family("bert:BertConfig", "bert:Bert"),
     "camembert": Family("bert:RobertaConfig", "roberta:Roberta"),
     "distilbert": Family("bert:DistilBertConfig", "distilbert:DistilBert"),
     "roberta": Family("bert:RobertaConfig", "roberta:Roberta"),
     "xlm-roberta": Family("bert:RobertaConfig", "roberta:Roberta"),
+    "gpt2": Family("gpt2:Gpt2Config", "gpt2:Gpt2"),
+    "llama": Family("llama:LlamaConfig", "llama:Llama"),
+    "mistral": Family("mistral:MistralConfig", "llama:Llama"),
+    "qwen2": Family("qwen2:Qwen2Config", "llama:Llama"),
+    "qwen3": Family("qwen3:Qwen3Config", "llama:Llama"),
     "transformer": Family("paper:TransformerConfig", "transformer:Transformer"),
 }
 
