@@ -48,7 +48,9 @@ class Vocabulary:
 def build_tokenizer(model: SentencePieceModel, vocabulary: Vocabulary) -> Tokenizer:
     """A tokenizer that normalizes and segments as the model, with the ids of the vocabulary."""
     tokenizer = Tokenizer(bpe(model, vocabulary) if model.kind == BPE else unigram(model, vocabulary))
-    prefixed = vocabulary.prefixed if model.add_dummy_prefix else "never"
+    defined = [piece.text for piece in model.pieces if piece.kind == USER_DEFINED]
+    prefixed = "first" if defined else vocabulary.prefixed  # symbols of the user's own part words, not texts
+    prefixed = prefixed if model.add_dummy_prefix else "never"
     steps = normalizer_steps(model, prefixed)
     if steps:
         tokenizer.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
@@ -59,7 +61,6 @@ def build_tokenizer(model: SentencePieceModel, vocabulary: Vocabulary) -> Tokeni
         no_byte = pre_tokenizers.Split(Regex("<(?=0x[0-9A-F]{2}>)"), "merged_with_previous")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([spaces, no_byte])
     tokenizer.decoder = decoder(model)
-    defined = [piece.text for piece in model.pieces if piece.kind == USER_DEFINED]
     tokenizer.add_tokens([AddedToken(text, normalized=True, special=False) for text in defined])
     return tokenizer
 
@@ -83,8 +84,8 @@ def character_steps(model: SentencePieceModel) -> list[Normalizer]:
     """What the charsmap does to characters.
 
     `Precompiled` looks at graphemes, and loses marks: it takes the first rule for a grapheme's beginning as the whole,
-    and no rule of several characters in a grapheme of more than five bytes. So marks are composed before and after, where
-    they compose, and parted from their letters between.
+    and no rule of several characters in a grapheme of more than five bytes. So marks are composed before and after,
+    where they compose, and parted from their letters between.
     """
     if not model.charsmap:
         return []

@@ -72,7 +72,7 @@ def is_mbart(folder: Path, special: SpecialTokens) -> bool:
 
 
 def marian(folder: Path, special: SpecialTokens) -> dict[str, Tokenizer]:
-    """Marian: a model for each side; ids are those of vocab.json, or of target_vocab.json for targets with their own."""
+    """Marian: a model for each side, with the ids of vocab.json, or target_vocab.json for targets with their own."""
     sides = {"tokenizer.json": ("source.spm", "vocab.json"), "target_tokenizer.json": ("target.spm", "vocab.json")}
     if special.config.get("separate_vocabs"):
         sides["target_tokenizer.json"] = ("target.spm", "target_vocab.json")
@@ -116,6 +116,7 @@ def build(
     unknown = special.content("unk_token", "<unk>")
     if unknown not in tokens:
         raise CheckpointError(f"checkpoint {folder}", [f"the vocabulary lacks {unknown!r}, the unknown token"])
-    tokenizer = build_tokenizer(model, Vocabulary(tokens, unknown, frozenset(named), prefixed))
+    shown = frozenset((*named, *(token.content for token in special.added.values())))
+    tokenizer = build_tokenizer(model, Vocabulary(tokens, unknown, shown, prefixed))
     finish(folder, tokenizer, special, named, around, whole_text=prefixed == "first")
     return tokenizer

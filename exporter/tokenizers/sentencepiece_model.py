@@ -72,7 +72,7 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
     kind = trainer.get(3, UNIGRAM)
     problems = [] if pieces else ["it holds no pieces"]
     if kind not in (UNIGRAM, BPE):
-        problems.append(f"its model_type is {kind}, expected unigram ({UNIGRAM}) or bpe ({BPE})")
+        problems.append(f"its model_type is {kind!r}, expected unigram ({UNIGRAM}) or bpe ({BPE})")
     if trainer.get(24):
         problems.append("it treats spaces as suffixes (treat_whitespace_as_suffix), which is not supported")
     if not normalizer.get(5, 1):
