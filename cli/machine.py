@@ -100,16 +100,12 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def all_cores() -> int:
+    """Cores of the machine, whoever may use them."""
+    return os.cpu_count() or 1
+
+
 def status_bytes(name: str) -> int | None:
     """A size in /proc/self/status: VmRSS is what the process holds now, VmHWM the most that it held."""
     found = re.search(rf"^{name}:\s*(\d+) kB", read(Path("/proc/self/status")), re.MULTILINE)
     return int(found[1]) * 1024 if found else None
-
-
-def forget_peak() -> bool:
-    """Let VmHWM begin anew at what the process holds now; whether the system does that."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from edgeformer.cli.bench import bench
+from edgeformer.cli.bench import make_bench
 from edgeformer.cli.doctor import doctor
 from edgeformer.cli.export import export
 from edgeformer.cli.inspect import inspect
@@ -107,8 +107,9 @@ def help_of(command: Callable[..., None]) -> str:
 
 
 app.callback(help=help_of(edgeformer))(edgeformer)
-for command in (export, optimize, verify, run, inspect, plan, bench, targets, doctor):
+for command in (export, optimize, verify, run, inspect, plan, targets, doctor):
     app.command(help=help_of(command))(command)
+app.add_typer(make_bench(help_of), name="bench")
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""What `edgeformer bench` is made of: timed calls, intervals, telemetry, records, and what is read from them."""

@@ -1,0 +1,136 @@
+"""How much weight an ONNX graph holds, from the file alone: a device has no onnx to ask.
+
+Only what is needed of the format is read: https://onnx.ai/onnx/repo-docs/IR.html and onnx.proto.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+GRAPH, NODE, INITIALIZER = 7, 1, 5  # fields of ModelProto and GraphProto
+NODE_INPUT, NODE_TYPE = 1, 4
+DIMS, DATA_TYPE, NAME = 1, 2, 8  # of TensorProto
+# Bytes of an element by TensorProto's data type; the last ones are two to a byte.
+ITEM_BYTES = {
+    1: 4.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 2.0, 6: 4.0, 7: 8.0, 9: 1.0, 10: 2.0, 11: 8.0, 12: 4.0, 13: 8.0, 16: 2.0,
+    17: 1.0, 18: 1.0, 19: 1.0, 20: 1.0, 21: 0.5, 22: 0.5, 23: 0.5,
+}  # fmt: skip
+LOOKUPS = ("Gather", "GatherBlockQuantized")
+
+Field = tuple[int, "int | memoryview"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Weights:
+    """Of what a graph computes with; tables that are only looked up in are left out, since few of their rows are read.
+
+    Attributes:
+        bytes: of all tensors.
+        count: elements of matrices, each of which is multiplied and added once for every token.
+        head: those of `count` in matrices with a row or column for each token of the vocabulary.
+    """
+
+    bytes: int
+    count: int
+    head: int
+
+
+def weights_of(path: Path, vocab_size: int) -> Weights:
+    """Read a graph's sizes; its weights may lie in another file.
+
+    Raises:
+        ValueError: it is not ONNX.
+    """
+    graph = [value for field, value in fields(memoryview(path.read_bytes())) if field == GRAPH]
+    total, count, head, computed = 0.0, 0, 0, set(computed_with(graph))
+    for part in graph:
+        for dims, data_type, name in initializers(part):
+            if name not in computed:
+                continue
+            elements = math.prod(dims)
+            total += elements * ITEM_BYTES.get(data_type, 4.0)
+            if len(dims) > 1:
+                count += elements
+                head += elements if vocab_size in dims else 0
+    return Weights(int(total), count, head)
+
+
+def computed_with(graph: list[int | memoryview]) -> Iterator[str]:
+    """Names that nodes take, other than as the table of a lookup."""
+    for part in graph:
+        for field, node in fields(part):
+            if field != NODE:
+                continue
+            found = list(fields(node))
+            inputs = [text(value) for number, value in found if number == NODE_INPUT]
+            kind = next((text(value) for number, value in found if number == NODE_TYPE), "")
+            yield from inputs[1:] if kind in LOOKUPS else inputs
+
+
+def initializers(part: int | memoryview) -> Iterator[tuple[list[int], int, str]]:
+    for field, tensor in fields(part):
+        if field != INITIALIZER:
+            continue
+        dims, data_type, name = list[int](), 0, ""
+        for number, value in fields(tensor):
+            if number == DIMS:
+                dims += [value] if isinstance(value, int) else list(varints(value))
+            elif number == DATA_TYPE and isinstance(value, int):
+                data_type = value
+            elif number == NAME:
+                name = text(value)
+        yield dims, data_type, name
+
+
+def text(value: int | memoryview) -> str:
+    return "" if isinstance(value, int) else bytes(value).decode("utf-8", "replace")
+
+
+def fields(message: int | memoryview) -> Iterator[Field]:
+    """Numbers and contents of a message's fields: https://protobuf.dev/programming-guides/encoding/.
+
+    Raises:
+        ValueError: it is not such a message.
+    """
+    if isinstance(message, int):
+        raise ValueError("expected a message, found a number")
+    at = 0
+    while at < len(message):
+        key, at = varint(message, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = varint(message, at)
+            yield number, value
+            continue
+        if wire == 2:
+            size, at = varint(message, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"a field of wire type {wire}, which ONNX does not use")
+        if at + size > len(message):
+            raise ValueError(f"a field of {size} bytes goes beyond its message")
+        yield number, message[at : at + size]
+        at += size
+
+
+def varints(packed: memoryview) -> Iterator[int]:
+    at = 0
+    while at < len(packed):
+        value, at = varint(packed, at)
+        yield value
+
+
+def varint(data: memoryview, at: int) -> tuple[int, int]:
+    value, shift = 0, 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise ValueError("a number goes beyond its message")

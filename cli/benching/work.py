@@ -1,0 +1,77 @@
+"""What a step and a first token must at least read and compute: weights, caches, multiplications and additions."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from edgeformer.cli.benching.graph_weights import Weights, weights_of
+from edgeformer.cli.benching.grid import Cell
+from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.loading import PORTABLE
+
+HALVES = ("fp16", "bf16")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """Of one step of a batch, or of its first token.
+
+    Attributes:
+        bytes: read at least once.
+        weight_bytes: those of them that are weights.
+        flops: multiplications and additions of the matrix products with weights; attention's own are left out.
+    """
+
+    bytes: int
+    weight_bytes: int
+    flops: int
+
+
+def role_weights(bundle: Bundle, artifact: Artifact) -> dict[str, Weights]:
+    """Of each graph: elements as the portable graphs have them, bytes as the artifact holds them."""
+    vocab_size, portable = bundle.manifest.sizes.vocab_size, bundle.artifact(PORTABLE) or artifact
+    found = {}
+    for role, path in artifact.graphs.items():
+        if not portable.graphs[role].endswith(".onnx"):
+            return {}
+        counted = weights_of(bundle.folder / portable.graphs[role], vocab_size)
+        held = bytes_of(bundle.folder / path, vocab_size)
+        found[role] = dataclasses.replace(counted, bytes=held)
+    return found
+
+
+def bytes_of(graph: Path, vocab_size: int) -> int:
+    """Of a graph's weights; an engine's plan is little else."""
+    return weights_of(graph, vocab_size).bytes if graph.suffix == ".onnx" else graph.stat().st_size
+
+
+def step_work(
+    bundle: Bundle, artifact: Artifact, weights: dict[str, Weights], cell: Cell, tokens: float
+) -> Work | None:
+    """One step of a batch, when rows have half of their new tokens.
+
+    Args:
+        tokens: that a row gets, on average.
+    """
+    decoder = weights.get("decoder")
+    if decoder is None:
+        return None
+    sizes, rows = bundle.manifest.sizes, cell.batch * cell.config.num_beams
+    item = 2 if artifact.precision in HALVES else 4
+    length = (cell.prompt or 0) + tokens / 2
+    caches = int(2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim * item * rows * length)
+    return Work(decoder.bytes + caches, decoder.bytes, 2 * decoder.count * rows)
+
+
+def first_work(weights: dict[str, Weights], cell: Cell) -> Work | None:
+    """The prompts and one token of each: None where the prompts' lengths are not one number."""
+    decoder, encoder = weights.get("decoder"), weights.get("encoder")
+    if decoder is None or cell.prompt is None:
+        return None
+    given, rows = cell.batch * cell.prompt, cell.batch * cell.config.num_beams
+    if encoder is not None:
+        flops = 2 * (encoder.count * given + decoder.count * rows)
+        return Work(encoder.bytes + decoder.bytes, encoder.bytes + decoder.bytes, flops)
+    flops = 2 * ((decoder.count - decoder.head) * given + decoder.head * cell.batch)
+    return Work(decoder.bytes, decoder.bytes, flops)
