@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, Sequential
 from onnx_ir.passes.common import (
@@ -10,17 +12,24 @@ from onnx_ir.passes.common import (
     RemoveUnusedNodesPass,
 )
 
-from edgeformer.exporter.ort_cpu.attention import CachedAttention, SourceAttention
+from edgeformer.exporter.ort_cpu.activations import FusedActivations
+from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
+from edgeformer.exporter.ort_cpu.norms import SimplifiedNorms
 from edgeformer.exporter.ort_cpu.projections import PackProjections
+from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
+from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
+from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
-from edgeformer.exporter.ort_cpu.weight_only import WeightOnly8Bit
+from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
+from edgeformer.runtime import names
 
-# int8: weights in blocks, which is fastest for few rows. int8-rows: activations of every product by rows, which is
-# fastest for large batches.
-QUANTIZATION: dict[str, type[InPlacePass]] = {
-    "int8": WeightOnly8Bit,
+# int8, int4: weights in blocks, which is fastest for few rows. int8-rows: activations of every product by rows, which
+# is fastest for large batches.
+QUANTIZATION: dict[str, Callable[[], InPlacePass]] = {
+    "int8": lambda: WeightOnly(Recipe(8)),
+    "int4": lambda: WeightOnly(Recipe(4)),
     "int8-rows": RowQuantized,
 }
 
@@ -29,15 +38,21 @@ NEWER_OPERATORS = {"Attention", "TensorScatter", "RotaryEmbedding", "RMSNormaliz
 OPSET_VERSION, IR_VERSION = 21, 10
 
 
-def rewrite(model: ir.Model, precision: str) -> None:
+def rewrite(model: ir.Model, precision: str) -> dict[str, ir.Model]:
     """Rewrite a portable graph in place.
 
     Args:
         model: as `edgeformer.exporter.onnx_graphs` makes it.
-        precision: fp32, int8 or int8-rows.
+        precision: fp32, int8, int4 or int8-rows.
+
+    Returns:
+        the graphs that it needs beside it, by their roles.
     """
+    GivenPositions()(model)
+    rotation = take_out_rotations(model)
     passes: list[InPlacePass] = [
-        CachedAttention(), SourceAttention(), RemoveUnusedNodesPass(), GivenPositions(), PackProjections(), WantedRows()
+        CachedAttention(), SourceAttention(), SimplifiedNorms(), FusedActivations(), RemoveUnusedNodesPass(),
+        PackProjections(), WantedRows(),
     ]  # fmt: skip
     if quantization := QUANTIZATION.get(precision):
         passes.append(quantization())
@@ -46,7 +61,11 @@ def rewrite(model: ir.Model, precision: str) -> None:
         CommonSubexpressionEliminationPass(),
         DeduplicateInitializersPass(),
         RemoveUnusedNodesPass(),
+        UnusedInputs(),
     ]
     Sequential(*passes)(model)
-    if not any(node.op_type in NEWER_OPERATORS for node in model.graph):
-        model.opset_imports[""], model.ir_version = OPSET_VERSION, IR_VERSION
+    beside = {names.ROTATION: rotation} if rotation is not None else {}
+    for graph in (model, *beside.values()):
+        if not any(node.op_type in NEWER_OPERATORS for node in graph.graph):
+            graph.opset_imports[""], graph.ir_version = OPSET_VERSION, IR_VERSION
+    return beside

@@ -1,60 +1,115 @@
-"""Weights in 8 bits, arithmetic in int8: constant MatMul becomes `MatMulNBits`.
+"""Weights in codes of 4 or 8 bits, arithmetic in int8.
 
-Each output's weights are cut into blocks along the input; a block of w becomes round(w / scale) + 128 with
-scale = max|w| / 127, so that zero stays zero. The bias that follows moves into the operator.
+A MatMul of a constant becomes `MatMulNBits`, and the Gather of a constant table `GatherBlockQuantized`. The bias that follows a product moves into the operator. Tables keep 8 bits whatever products have: few of their rows
+are read, and what is lost there is lost for all layers.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from onnx_ir.passes import InPlacePass, PassResult
+from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
-from edgeformer.exporter.ort_cpu.matching import Product, products, register, take_over
+from edgeformer.exporter.ort_cpu.block_codes import Codes, Scheme, quantize
+from edgeformer.exporter.ort_cpu.matching import Product, constant, products, register, take_over
 
-BITS = 8
-BLOCKS = (128, 64, 32)  # the first that divides: larger blocks are faster, and 8 bits lose little by them
 INT8_ARITHMETIC = 4  # MatMulNBits' accuracy_level: activations are quantized per block on the fly
+TABLE_ROWS = 1024  # smaller tables are not worth an operator
+USUAL_BLOCKS = (128, 64, 32)  # the first that divides: larger blocks are faster
+
+Quantize = Callable[[str, NDArray[np.float32], Scheme], Codes]
 
 
-def quantize(weight: NDArray[np.float32], block: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Symmetric 8-bit codes and scales of a weight.
+def plainly(name: str, weight: NDArray[np.float32], scheme: Scheme) -> Codes:
+    """Each weight to its nearest code; nothing is known of the inputs."""
+    return quantize(weight, scheme)
 
-    Args:
-        weight: float32 (k, n), k a multiple of block.
 
-    Returns:
-        uint8 (n, k / block, block) codes around 128, and float32 (n, k / block) scales.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the weights of a graph are stored.
+
+    Attributes:
+        usual: bits, and block size and symmetry where they were asked for.
+        by_name: the bits of those products that get others.
+        quantize: makes the codes of a product, by its name.
     """
-    k, n = weight.shape
-    blocks = weight.T.reshape(n, k // block, block)
-    scales = np.abs(blocks).max(-1) / 127
-    safe = np.where(scales == 0, 1, scales)
-    codes = np.clip(np.rint(blocks / safe[..., None]) + 128, 1, 255).astype(np.uint8)
-    return codes, scales.astype(np.float32)
+
+    bits: int
+    block: int | None = None
+    symmetric: bool = True
+    by_name: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    quantize: Quantize = plainly
+
+    def scheme(self, name: str, k: int) -> Scheme | None:
+        """Of a product that is k wide; None where no block divides it."""
+        blocks = USUAL_BLOCKS if self.block is None else (self.block,)
+        block = next((block for block in blocks if k % block == 0), None)
+        return None if block is None else Scheme(self.by_name.get(name, self.bits), block, self.symmetric)
 
 
-class WeightOnly8Bit(InPlacePass):
-    """Ensures: every MatMul with a constant weight whose input is a multiple of 32 wide is a MatMulNBits."""
+class WeightOnly(InPlacePass):
+    """Ensures: every MatMul with a constant weight whose input a block divides is a MatMulNBits."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__()
+        self.recipe = recipe
 
     def call(self, model: ir.Model) -> PassResult:
-        fitting = [product for product in products(model.graph) if product.weight.shape[0] % BLOCKS[-1] == 0]
-        for product in fitting:
-            self.rewrite(model.graph, product)
+        graph = model.graph
+        made: dict[str, Codes] = {}
+        for product in products(graph):
+            scheme = self.recipe.scheme(product.name, product.weight.shape[0])
+            if scheme is not None:
+                made[product.name] = self.recipe.quantize(product.name, product.weight, scheme)
+                self.rewrite(graph, product, made[product.name])
+        if not made and self.recipe.block is not None:
+            raise PreconditionError(f"no weight can be stored in blocks of {self.recipe.block}")
+        for node in list(graph):
+            if node.op_type == "Gather" and not node.domain:
+                self.rewrite_table(graph, node)
         model.opset_imports[MICROSOFT] = 1
-        return PassResult(model, modified=bool(fitting))
+        return PassResult(model, modified=bool(made))
 
-    def rewrite(self, graph: ir.Graph, product: Product) -> None:
+    def rewrite(self, graph: ir.Graph, product: Product, codes: Codes) -> None:
         k, n = product.weight.shape
-        block = next(block for block in BLOCKS if k % block == 0)
-        codes, scales = quantize(product.weight, block)
-        weight = register(graph, f"{product.name}.codes", codes)
-        inputs: list[ir.Value | None] = [product.x, weight, register(graph, f"{product.name}.scales", scales)]
+        points = codes.packed_zero_points()
+        inputs: list[ir.Value | None] = [
+            product.x,
+            register(graph, f"{product.name}.codes", codes.packed()),
+            register(graph, f"{product.name}.scales", codes.scales),
+        ]
+        if points is not None:
+            inputs.append(register(graph, f"{product.name}.zero_points", points))
         if product.bias is not None:
-            inputs += [None, None, product.bias]
-        attributes = {"K": k, "N": n, "bits": BITS, "block_size": block, "accuracy_level": INT8_ARITHMETIC}
+            inputs += [*[None] * (5 - len(inputs)), product.bias]
+        attributes = {"K": k, "N": n, "bits": codes.scheme.bits, "block_size": codes.scheme.block,
+                      "accuracy_level": INT8_ARITHMETIC}  # fmt: skip
         new = ir.node("MatMulNBits", inputs, attributes, domain=MICROSOFT, name=product.node.name)
         graph.insert_before(product.node, new)
         take_over(product.result, new.outputs[0])
+
+    def rewrite_table(self, graph: ir.Graph, node: ir.Node) -> None:
+        table, ids = node.inputs
+        values, axis = constant(table), node.attributes.get("axis")
+        if table is None or table.name is None or values is None or (axis is not None and axis.as_int() != 0):
+            return
+        if len(values.shape) != 2 or values.dtype != ir.DataType.FLOAT or values.shape.numpy()[0] < TABLE_ROWS:
+            return
+        rows = values.numpy()  # (tokens, d_model): the weight of a product, transposed
+        scheme = self.recipe.scheme(table.name, rows.shape[1])
+        if scheme is None:
+            return
+        scheme = dataclasses.replace(scheme, bits=8, symmetric=True)  # a row that is read costs next to nothing
+        codes = quantize(rows.T, scheme)
+        data = register(graph, f"{table.name}.codes", codes.packed().reshape(len(rows), -1))
+        scales = register(graph, f"{table.name}.scales", codes.scales)
+        attributes = {"bits": scheme.bits, "block_size": scheme.block, "gather_axis": 0, "quantize_axis": 1}
+        new = ir.node("GatherBlockQuantized", [data, ids, scales], attributes, domain=MICROSOFT, name=node.name)
+        graph.insert_before(node, new)
+        take_over(node.outputs[0], new.outputs[0])

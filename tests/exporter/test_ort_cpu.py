@@ -13,12 +13,15 @@ from onnx_ir.passes import InPlacePass, PassError, PreconditionError
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from edgeformer.exporter.ort_cpu import rewrite
-from edgeformer.exporter.ort_cpu.attention import MICROSOFT, CachedAttention, SourceAttention
+from edgeformer.exporter.ort_cpu.attention import MICROSOFT
+from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
+from edgeformer.exporter.ort_cpu.block_codes import Scheme, quantize
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized, quantize_columns
+from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
-from edgeformer.exporter.ort_cpu.weight_only import WeightOnly8Bit, quantize
+from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
 from edgeformer.runtime import names
 from edgeformer.runtime.bundle import read_manifest
 
@@ -172,25 +175,7 @@ def test_projections_of_one_value_are_one_product(encoder: ir.Model, decoder: ir
     close(logits(decoder, given), before)
 
 
-# 8 bits
-
-
-@pytest.mark.parametrize("block", [32, 64, 128])
-def test_a_weight_in_blocks_is_off_by_half_a_step_at_most(block: int) -> None:
-    rng = np.random.default_rng(0)
-    weight = (rng.normal(size=(128, 6)) * 10.0 ** rng.integers(-4, 4, (128, 6))).astype(np.float32)
-    weight[:, 2] = 0
-    weight[5, 3], weight[6, 3] = -1e4, 1e4
-    codes, scales = quantize(weight, block)
-    assert (codes.dtype, codes.shape) == (np.uint8, (6, 128 // block, block))
-    assert (scales.dtype, scales.shape) == (np.float32, (6, 128 // block))
-    back = ((codes.astype(np.float32) - 128) * scales[..., None]).reshape(6, 128).T
-    steps = np.repeat(scales, block, axis=1).T
-    assert (np.abs(back - weight) <= steps / 2 * (1 + 1e-5)).all()
-    assert (codes[weight.T.reshape(codes.shape) == 0] == 128).all()
-    assert (back[:, 2] == 0).all()
-    assert codes.min() >= 1, "symmetric: as far below 128 as above it"
-    assert back[5, 3] == -back[6, 3] == pytest.approx(-1e4)
+# Fewer bits; block_codes and gptq have tests of their own
 
 
 def test_a_weight_in_columns_is_off_by_half_a_step_at_most() -> None:
@@ -222,32 +207,62 @@ def product(weight: np.ndarray, bias: np.ndarray | None = None) -> ir.Model:
     return ir.Model(graph, ir_version=10)
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(("k", "block"), [(32, 32), (96, 32), (64, 64), (256, 128)])
-def test_products_in_8_bits_are_those_of_the_rounded_weight(k: int, block: int, with_bias: bool) -> None:
+def test_products_in_codes_are_those_of_the_rounded_weight(
+    k: int, block: int, with_bias: bool, bits: int, symmetric: bool
+) -> None:
     rng = np.random.default_rng(0)
     weight = rng.normal(size=(k, 24)).astype(np.float32)
     bias = rng.normal(size=24).astype(np.float32) if with_bias else None
     x = rng.normal(size=(5, k)).astype(np.float32)
-    codes, scales = quantize(weight, block)
-    rounded = ((codes.astype(np.float32) - 128) * scales[..., None]).reshape(24, k).T
+    rounded = quantize(weight, Scheme(bits, block, symmetric)).weight()
     model = product(weight, bias)
-    apply(model, WeightOnly8Bit())
+    apply(model, WeightOnly(Recipe(bits, symmetric=symmetric)))
     assert operators(model) == {"MatMulNBits": 1}
     assert model.graph[0].attributes["block_size"].value == block
     assert [value.name for value in model.graph.outputs] == ["y"]
     found = run(model, {"x": x})["y"]
     # The kernel rounds x to 8 bits as well, in blocks.
     np.testing.assert_allclose(found, x @ rounded + (0 if bias is None else bias), rtol=0, atol=0.03 * np.sqrt(k))
-    apply(model := product(weight * 0, bias), WeightOnly8Bit())
+    apply(model := product(weight * 0, bias), WeightOnly(Recipe(bits, symmetric=symmetric)))
     expected = np.zeros((5, 24), np.float32) if bias is None else np.broadcast_to(bias, (5, 24))
     np.testing.assert_array_equal(run(model, {"x": x})["y"], expected)
+
+
+def test_large_tables_are_read_from_codes_of_8_bits() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(1500, 64)).astype(np.float32)
+    ids = ir.val("ids", ir.DataType.INT64, ir.Shape(("n",)))
+    tape = ir.tape.Tape()
+    values = ir.val("table", const_value=ir.tensor(table, name="table"))
+    weight = ir.val("w", const_value=ir.tensor(np.eye(64, dtype=np.float32), name="w"))
+    rows = tape.op("Gather", [values, ids])
+    rows.type, rows.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(("n", 64))
+    tape.op("MatMul", [rows, weight])
+    rows.name = "rows"
+    graph = ir.Graph(
+        [ids], [rows], nodes=tape.nodes, initializers=[values, weight], opset_imports={"": 21}, name="table"
+    )
+    model = ir.Model(graph, ir_version=10)
+    apply(model, WeightOnly(Recipe(4)))
+    assert operators(model)["GatherBlockQuantized"] == 1
+    chosen = np.array([0, 7, 1499])
+    expected = quantize(table.T, Scheme(8, 64)).weight().T[chosen]
+    np.testing.assert_allclose(run(model, {"ids": chosen})["rows"], expected, rtol=0, atol=1e-6)
+
+
+def test_a_block_that_was_asked_for_and_divides_nothing_is_refused() -> None:
+    with pytest.raises(PreconditionError, match="no weight can be stored in blocks of 128"):
+        WeightOnly(Recipe(4, block=128))(product(np.ones((96, 4), np.float32)))
 
 
 @pytest.mark.parametrize("k", [20, 33, 48])
 def test_a_width_that_fits_no_block_stays_as_it_is(k: int) -> None:
     model = product(np.ones((k, 4), np.float32))
-    assert not WeightOnly8Bit()(model).modified
+    assert not WeightOnly(Recipe(8))(model).modified
     assert operators(model) == {"MatMul": 1}
 
 
@@ -279,7 +294,7 @@ def test_products_by_rows_do_not_saturate_in_16_bits() -> None:
 
 def test_every_constant_product_is_in_8_bits(encoder: ir.Model, decoder: ir.Model, sizes: names.Sizes) -> None:
     products = operators(decoder)["MatMul"]
-    apply(decoder, WeightOnly8Bit())
+    apply(decoder, WeightOnly(Recipe(8)))
     assert (operators(decoder)["MatMul"], operators(decoder)["MatMulNBits"]) == (0, products)
     products = operators(encoder)["MatMul"]
     apply(encoder, RowQuantized())
@@ -290,16 +305,16 @@ def test_every_constant_product_is_in_8_bits(encoder: ir.Model, decoder: ir.Mode
 # The whole way
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8", "int8-rows"])
+@pytest.mark.parametrize("precision", ["fp32", "int8", "int8-rows", "int4"])
 def test_rewritten_graphs_have_the_operators_that_they_should(
     tiny_bundle: Path, precision: str, sizes: names.Sizes
 ) -> None:
     encoder, decoder = read(tiny_bundle, "encoder"), read(tiny_bundle, "decoder")
     rewrite(encoder, precision)
     rewrite(decoder, precision)
-    for operator, of in (("MatMulIntegerToFloat", "int8-rows"), ("MatMulNBits", "int8")):
+    for operator, of in (("MatMulIntegerToFloat", ["int8-rows"]), ("MatMulNBits", ["int8", "int4"])):
         found = (operators(encoder)[operator], operators(decoder)[operator])
-        assert found == ((9, 13) if precision == of else (0, 0))
+        assert found == ((9, 13) if precision in of else (0, 0))
     for model in (encoder, decoder):
         counts = operators(model)
         assert counts["Attention"] == counts["TensorScatter"] == 0
@@ -312,14 +327,14 @@ def test_rewritten_graphs_have_the_operators_that_they_should(
         "Add", "MatMul", "MatMulNBits", "MatMulIntegerToFloat", "Mul", "Abs", "Div", "Max", "QuantizeLinear",
         "ReduceMax",
     }  # fmt: skip
-    assert len(decoder.graph) < {"fp32": 60, "int8": 50, "int8-rows": 150}[precision]
+    assert len(decoder.graph) < {"fp32": 60, "int8": 50, "int4": 50, "int8-rows": 150}[precision]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8", "int8-rows"])
+@pytest.mark.parametrize("precision", ["fp32", "int8", "int8-rows", "int4"])
 def test_rewritten_graphs_compute_what_was_computed_before(
     tiny_bundle: Path, precision: str, sizes: names.Sizes
 ) -> None:
-    tolerance = 1e-4 if precision == "fp32" else 0.5
+    tolerance = {"fp32": 1e-4, "int4": 1.0}.get(precision, 0.5)
     encoder, decoder = read(tiny_bundle, "encoder"), read(tiny_bundle, "decoder")
     for batch, source_len in ((1, 1), (3, 7), (1, 32)):
         given = encoder_inputs(batch, source_len)
@@ -475,7 +490,7 @@ def test_a_bias_of_another_width_is_left_alone() -> None:
     weight, bias = rng.normal(size=(32, 4)).astype(np.float32), np.array([0.5], np.float32)
     x = rng.normal(size=(5, 32)).astype(np.float32)
     expected = run(product(weight, bias), {"x": x})["y"]
-    for one in (WeightOnly8Bit(), RowQuantized(), PackProjections()):
+    for one in (WeightOnly(Recipe(8)), RowQuantized(), PackProjections()):
         model = product(weight, bias)
         apply(model, one)
         np.testing.assert_allclose(run(model, {"x": x})["y"], expected, rtol=0, atol=0.2)
