@@ -42,6 +42,18 @@ def describe_encoder(model: Encoder) -> EncoderRecord:
     return dataclasses.replace(described, width=found[described.output].shape[-1])
 
 
+def sizes_of_encoder(model: Encoder) -> names.Sizes:
+    config = model.config
+    return names.Sizes(
+        vocab_size=config.vocab_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_heads,
+        head_dim=config.head_dim,
+        max_positions=config.max_positions,
+    )
+
+
 def examples(record: EncoderRecord, extents: dict[str, int], lengths: list[int]) -> dict[str, Tensor]:
     """Inputs of these extents, all of them zeros but the lengths."""
     given = {name: torch.zeros(example(shape, extents), dtype=torch.long) for name, shape in record.inputs().items()}

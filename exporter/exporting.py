@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -9,20 +10,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 from tokenizers import Tokenizer
 from torch import nn
 
-from edgeformer.exporter import onnx_graphs
+from edgeformer.exporter import encoder_graphs, onnx_graphs
+from edgeformer.exporter.artifact_checks import check_artifact
+from edgeformer.exporter.encoder_golden import encoder_samples
 from edgeformer.exporter.external_weights import save_graphs
-from edgeformer.exporter.golden import golden_samples, longest_source, random_sources
+from edgeformer.exporter.golden import LONGEST, golden_samples, longest_source, random_sources
 from edgeformer.exporter.own_modules import check_module
-from edgeformer.exporter.parity import OnChecks, check_golden, require
+from edgeformer.exporter.parity import OnChecks, require
 from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
 from edgeformer.exporter.staging import check_free, staged
 from edgeformer.models.checkpoint import load_checkpoint
 from edgeformer.models.families import read_values
 from edgeformer.models.protocols import kind_of
-from edgeformer.runtime import GenerationConfig, load
+from edgeformer.runtime import GenerationConfig
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import MANIFEST, Artifact, Manifest, Tokens, record_file
 from edgeformer.runtime.errors import CheckpointError, OptionError
@@ -30,7 +34,8 @@ from edgeformer.runtime.errors import CheckpointError, OptionError
 # The checkpoint's own files that a bundle keeps as they are, where the checkpoint has them.
 KEPT = (
     "config.json", "generation_config.json", "tokenizer.json", "target_tokenizer.json", "tokenizer_config.json",
-    "special_tokens_map.json",
+    "special_tokens_map.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
+    "1_Pooling/config.json",
 )  # fmt: skip
 
 
@@ -64,6 +69,7 @@ def export_checkpoint(
     def keep(folder: Path) -> None:
         for name in KEPT:
             if (checkpoint / name).is_file():
+                (folder / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(checkpoint / name, folder / name)
 
     model_type, subject = read_values(checkpoint)["model_type"], f"the export of {checkpoint}"
@@ -120,7 +126,7 @@ def write_bundle(
     """Export, describe and verify a model; `keep` copies the files that came with it into the bundle."""
     with staged(output, overwrite=overwrite) as folder:
         keep(folder)
-        graphs = onnx_graphs.export_graphs(model, progress)
+        graphs = export_graphs(model, progress)
         progress("writing weights")
         (folder / PORTABLE).mkdir()
         save_graphs(folder / PORTABLE, graphs)
@@ -131,10 +137,18 @@ def write_bundle(
             progress(f"not verified: {reason}")
         else:
             progress("verifying against PyTorch")
-            checks = check_golden(load(folder, PORTABLE), manifest.golden)
+            checks = check_artifact(folder, PORTABLE, manifest)
             on_checks(checks)
             require(checks, subject)
     return manifest
+
+
+def export_graphs(model: Any, progress: Progress) -> dict[str, ir.Model]:
+    """The portable graphs of a model, by their roles."""
+    if kind_of(model) != "encoder":
+        return onnx_graphs.export_graphs(model, progress)
+    progress("exporting the encoder")
+    return {"encoder": encoder_graphs.export_encoder_only(model, encoder_graphs.describe_encoder(model))}
 
 
 def check_tokenizers(checkpoint: Path, model: Any) -> None:
@@ -172,9 +186,7 @@ def check_tokenizers(checkpoint: Path, model: Any) -> None:
 
 
 def describe(folder: Path, model: Any, model_type: str, roles: tuple[str, ...]) -> Manifest:
-    config, sizes = model.config, onnx_graphs.sizes_of(model)
-    tokens = Tokens(pad=config.pad_token_id, start=config.start_token_id, ends=tuple(config.eos_token_ids))
-    vocabulary = plain_ids(folder, tokens, sizes.source_vocab_size or sizes.vocab_size)
+    kind = kind_of(model)
     portable = Artifact(
         name=PORTABLE,
         target=PORTABLE,
@@ -188,13 +200,31 @@ def describe(folder: Path, model: Any, model_type: str, roles: tuple[str, ...]) 
     return Manifest(
         edgeformer_version=version("edgeformer"),
         model_type=model_type,
-        kind=kind_of(model),
-        sizes=sizes,
-        tokens=tokens,
+        kind=kind,
         files={name: record_file(folder / name) for name in KEPT if (folder / name).is_file()},
         artifacts=(portable,),
-        golden=golden_samples(model, random_sources(vocabulary, longest_source(sizes))),
+        **(describe_encoder(folder, model) if kind == "encoder" else describe_generation(folder, model)),
     )
+
+
+def describe_generation(folder: Path, model: Any) -> dict[str, Any]:
+    """What a manifest says of a model that generates."""
+    config, sizes = model.config, onnx_graphs.sizes_of(model)
+    tokens = Tokens(pad=config.pad_token_id, start=config.start_token_id, ends=tuple(config.eos_token_ids))
+    vocabulary = plain_ids(folder, tokens, sizes.source_vocab_size or sizes.vocab_size)
+    golden = golden_samples(model, random_sources(vocabulary, longest_source(sizes)))
+    return {"sizes": sizes, "tokens": tokens, "golden": golden}
+
+
+def describe_encoder(folder: Path, model: Any) -> dict[str, Any]:
+    """What a manifest says of an encoder."""
+    pad, sizes, record = (
+        model.config.pad_token_id, encoder_graphs.sizes_of_encoder(model), encoder_graphs.describe_encoder(model)
+    )  # fmt: skip
+    tokens = Tokens(pad=pad, start=pad, ends=())
+    sources = random_sources(plain_ids(folder, tokens, sizes.vocab_size), min(sizes.max_positions, LONGEST))
+    samples = encoder_samples(model, record, sources)
+    return {"sizes": sizes, "tokens": tokens, "golden": (), "encoder": dataclasses.replace(record, samples=samples)}
 
 
 def plain_ids(folder: Path, tokens: Tokens, vocab_size: int) -> list[int]:

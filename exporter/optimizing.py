@@ -7,18 +7,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from edgeformer.exporter.artifact_checks import check_artifact
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.jobs import Job, Maker
 from edgeformer.exporter.ort_cpu import rewrite
 from edgeformer.exporter.ort_cuda.making import make_ort_cuda
-from edgeformer.exporter.parity import OnChecks, check_golden, require
+from edgeformer.exporter.parity import OnChecks, require
 from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
 from edgeformer.exporter.staging import staged
 from edgeformer.exporter.targets import choose_target
 from edgeformer.exporter.tensorrt.engines import make_engines
 from edgeformer.exporter.tensorrt.options import EngineOptions
 from edgeformer.exporter.tensorrt.refusals import check_given
-from edgeformer.runtime import load
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import MANIFEST, Artifact, Manifest, open_bundle
 from edgeformer.runtime.errors import BundleError
@@ -80,7 +80,7 @@ def optimize_bundle(
             progress(f"built, not run here: {reason}")
         else:
             progress("verifying against PyTorch's golden samples")
-            checks = check_golden(load(partial, name), manifest.golden)
+            checks = check_artifact(partial, name, manifest)
             on_checks(checks)
             require(checks, f"artifact {name}")
     return artifact

@@ -117,7 +117,7 @@ class Bert(nn.Module):
         """What the head makes of the hidden states."""
         pooling = self.config.output.pooling
         if pooling is not None:
-            return {"embedding": embedding(x, source_lengths, pooling)}
+            return {"sentence_embedding": embedding(x, source_lengths, pooling)}
         if self.config.head == "sequence-classes":
             return {"logits": self.text_classes(x)}
         if self.config.head == "token-classes":

@@ -191,7 +191,7 @@ class Encoder(Protocol):
 
         Returns:
             `last_hidden_state` (batch, source_len, d_model), and by the head:
-            `embedding` (batch, width); for sequence-classes `logits` (batch, labels); for token-classes `logits`
+            `sentence_embedding` (batch, width); for sequence-classes `logits` (batch, labels); for token-classes `logits`
             (batch, source_len, labels); for masked-tokens `logits` (batch, n, vocab_size).
         """
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast, get_args
 
+from edgeformer.runtime.encoder_records import EncoderRecord, parse_encoder
 from edgeformer.runtime.engine_records import senseless_engine
 from edgeformer.runtime.errors import BundleError
 from edgeformer.runtime.names import Sizes
@@ -146,6 +147,7 @@ class Manifest:
     Attributes:
         model_type: the family, as config.json names it; of a module of one's own, its class.
         kind: `encoder-decoder`, `decoder` (a language model) or `encoder`.
+        encoder: what the outputs of an `encoder` are, and its samples; None for models that generate.
     """
 
     edgeformer_version: str
@@ -156,6 +158,7 @@ class Manifest:
     files: Mapping[str, FileRecord]
     artifacts: tuple[Artifact, ...]
     golden: tuple[GoldenSample, ...]
+    encoder: EncoderRecord | None = None
 
     def to_json(self) -> str:
         values = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
@@ -249,6 +252,7 @@ def parse_manifest(values: Mapping[str, Any]) -> Manifest:
         files=parse_files(values["files"]),
         artifacts=tuple(map(parse_artifact, values["artifacts"])),
         golden=tuple(parse_golden(item) for item in values["golden"]),
+        encoder=parse_encoder(encoder) if (encoder := values.get("encoder")) is not None else None,
     )
     if problems := [*senseless_numbers(manifest), *senseless_artifacts(manifest)]:
         raise ValueError("; ".join(problems))
@@ -287,6 +291,8 @@ def senseless_numbers(manifest: Manifest) -> list[str]:
         return wrong
     if manifest.kind != "encoder-decoder" and manifest.sizes.has_source:
         return [f"a model of kind {manifest.kind!r} has no source, its sizes have one"]
+    if (manifest.kind == "encoder") is (manifest.encoder is None):
+        return [f"a model of kind {manifest.kind!r} is described as another"]
     known = range(manifest.sizes.vocab_size)
     meanings = [("pad", tokens.pad), ("start", tokens.start), *(("end", end) for end in tokens.ends)]
     return [f"{name} token is {i!r}, outside the vocabulary" for name, i in meanings if i not in known]

@@ -5,7 +5,7 @@ inputs   input_ids            int64 (batch, source_len)     right-padded with an
          token_type_ids       int64 (batch, source_len)     where the model has token types
          logits_at            int64 (batch, n)              positions whose words are wanted, where it fills masks
 outputs  last_hidden_state          (batch, source_len, d_model)
-         embedding                  (batch, width)          of a sentence encoder
+         sentence_embedding         (batch, width)          of a sentence encoder
          logits                     (batch, width) for a text, (batch, source_len, width) for each token,
                                     (batch, n, width) at the wanted positions
 """
@@ -25,7 +25,7 @@ Scoring = Literal["softmax", "sigmoid", "none"]
 
 TOKEN_TYPE_IDS = "token_type_ids"
 LAST_HIDDEN_STATE = "last_hidden_state"
-EMBEDDING = "embedding"
+EMBEDDING = "sentence_embedding"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from edgeformer.runtime.backends import lacking
-from edgeformer.runtime.bundle import Artifact, open_bundle, read_manifest
-from edgeformer.runtime.errors import BackendUnavailableError, NotEnoughMemoryError, TargetError
+from edgeformer.runtime.bundle import Artifact, Bundle, open_bundle, read_manifest
+from edgeformer.runtime.encoders import EncoderModel
+from edgeformer.runtime.errors import BackendUnavailableError, BundleError, NotEnoughMemoryError, TargetError
 from edgeformer.runtime.model import Model
 
 # The best first: an engine for this machine's GPU, ONNX Runtime on a GPU, and on the CPU; then what rounds least.
 BACKENDS = ("tensorrt", "ort-cuda", "ort-cpu")
 PRECISIONS = ("fp16", "bf16", "fp32", "int8", "int8-rows", "int4")
 PORTABLE = "onnx"
+
+M = TypeVar("M", Model, EncoderModel)
 
 
 def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None = None) -> Model:
@@ -26,19 +31,41 @@ def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None
         threads: cores to use; all where it is None.
 
     Raises:
-        BundleError: the bundle is missing, damaged or too new; every problem is named.
+        BundleError: the bundle is missing, damaged or too new; every problem is named. Or it holds an encoder, which
+            `load_encoder` loads.
         TargetError: it holds no such artifact.
         BackendUnavailableError: what the artifact needs is not installed, or nothing runs here.
         NotEnoughMemoryError: the artifact of this name does not fit into the memory that is free.
     """
-    folder = Path(bundle)
-    if artifact is not None:
-        return load_artifact(folder, choose(folder, artifact), threads)
+    return opened(Path(bundle), artifact, lambda found, chosen: generating(found, chosen, threads))
+
+
+def load_encoder(bundle: str | Path, artifact: str | None = None, *, threads: int | None = None) -> EncoderModel:
+    """As `load`, for a bundle whose model reads and does not write: a sentence encoder, a classifier and the like.
+
+    Raises:
+        BundleError, TargetError, BackendUnavailableError: as `load`; the bundle holds a model that generates.
+    """
+    return opened(Path(bundle), artifact, lambda found, chosen: EncoderModel(found, chosen, threads))
+
+
+def generating(bundle: Bundle, artifact: Artifact, threads: int | None) -> Model:
+    if bundle.manifest.kind == "encoder":
+        raise BundleError(
+            f"bundle {bundle.folder}", ["it holds an encoder, which does not generate: use `load_encoder`"]
+        )
+    return Model(bundle, artifact, threads)
+
+
+def opened(folder: Path, name: str | None, open_model: Callable[[Bundle, Artifact], M]) -> M:
+    """The model of the artifact of this name, or of the best that runs here."""
+    if name is not None:
+        return open_artifact(folder, choose(folder, name), open_model)
     artifacts, passed_over = ranked(folder), dict[str, str]()
     while True:
         chosen = best(folder, artifacts, passed_over)
         try:
-            model = load_artifact(folder, chosen, threads)
+            model = open_artifact(folder, chosen, open_model)
         except (BackendUnavailableError, NotEnoughMemoryError) as error:  # what only loading shows
             passed_over[chosen.name] = str(error)
             continue
@@ -47,8 +74,8 @@ def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None
         return model
 
 
-def load_artifact(folder: Path, artifact: Artifact, threads: int | None) -> Model:
-    return Model(open_bundle(folder, artifacts=lambda candidate: candidate.name == artifact.name), artifact, threads)
+def open_artifact(folder: Path, artifact: Artifact, open_model: Callable[[Bundle, Artifact], M]) -> M:
+    return open_model(open_bundle(folder, artifacts=lambda candidate: candidate.name == artifact.name), artifact)
 
 
 def choose(folder: Path, name: str | None) -> Artifact:

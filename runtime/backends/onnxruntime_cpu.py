@@ -9,10 +9,12 @@ import numpy as np
 
 from edgeformer.runtime import names
 from edgeformer.runtime.backends import Floats, Ints, older
+from edgeformer.runtime.backends.onnxruntime_encoder import OnnxRuntimeEncoder
 from edgeformer.runtime.backends.onnxruntime_frames import Spares
 from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Sessions, installed_version
 from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, SteppingRows
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.encoder_records import EncoderRecord
 
 FIRST_CAPACITY = 8
 # Sources are read in groups in which the shortest is at least this share of the longest: padding costs as much as text.
@@ -35,6 +37,11 @@ class OnnxRuntimeCpu:
 
     def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> OnnxRuntimeExecutor:
         return OnnxRuntimeExecutor(bundle, artifact, threads)
+
+    def load_encoder(
+        self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None
+    ) -> OnnxRuntimeEncoder:
+        return OnnxRuntimeEncoder(bundle, artifact, record, threads)
 
 
 class OnnxRuntimeExecutor(GraphExecutor):

@@ -299,7 +299,7 @@ def test_hidden_states_are_pooled_over_a_row_s_own_tokens(
     reference = saved(tmp_path, "bert", "Model")
     make_sentence_encoder(tmp_path, MODULES if normalize else MODULES[:2], *modes)
     model, rows = load_checkpoint(tmp_path), rows_of_ids()
-    found = model(padded(rows, LONGEST, 9), torch.tensor(LENGTHS))["embedding"]
+    found = model(padded(rows, LONGEST, 9), torch.tensor(LENGTHS))["sentence_embedding"]
     for row, vector in zip(rows, found, strict=True):
         hidden = theirs(reference, row)
         expected = torch.cat([expected_embedding(hidden, mode) for mode in modes])

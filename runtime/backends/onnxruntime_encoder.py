@@ -1,0 +1,34 @@
+"""ONNX Runtime on the CPU for encoders that do not write: arrays bound by address, one call into its session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from edgeformer.runtime.backends import Floats, Ints
+from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Sessions
+from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.encoder_records import EncoderRecord
+
+
+class OnnxRuntimeEncoder:
+    """The graph of an encoder, loaded; it may run in several threads at once."""
+
+    def __init__(self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None) -> None:
+        self.record = record
+        self.session = Sessions(bundle, artifact, threads, [CPU]).open("encoder")
+
+    def run(self, given: Mapping[str, Ints], wanted: Sequence[str]) -> dict[str, Floats]:
+        """Some outputs for all inputs, as `edgeformer.runtime.backends.encoding.EncoderExecutor` says."""
+        inputs, outputs = self.record.inputs(), self.record.outputs()
+        extents = {dim: n for name, array in given.items() for dim, n in zip(inputs[name], array.shape, strict=True)}
+        found: dict[str, Floats] = {
+            name: np.empty([extents[dim] if isinstance(dim, str) else dim for dim in outputs[name]], np.float32)
+            for name in wanted
+        }
+        binding = Binding(self.session)
+        binding.inputs(given)
+        binding.outputs(found)
+        binding.run()
+        return found
