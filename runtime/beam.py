@@ -8,15 +8,17 @@ hypotheses are kept, by log-probability / tokens ** length_penalty.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeformer.runtime.backends import Floats, Ints, Rows
+from edgeformer.runtime.errors import OptionError
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import log_sum_exp
-from edgeformer.runtime.prompts import Limits, Prompt
+from edgeformer.runtime.processors import Processor
+from edgeformer.runtime.prompts import History, Limits, Prompt
 from edgeformer.runtime.results import Hypothesis
 
 FIRST_LENGTH = 32  # tokens that there is room for at first
@@ -27,15 +29,20 @@ def beam_search(
     prompt: Prompt,
     limits: Limits,
     options: GenerationConfig,
+    processors: Sequence[Processor] = (),
     on_step: Callable[[], None] = lambda: None,
 ) -> list[list[Hypothesis]]:
     """The num_return_sequences best hypotheses of each source, best first.
 
     Args:
         rows: fresh rows, one for each source, as many as the prompt has.
+        processors: of `processors_of`, which `limits.least` is among; they change log-probabilities here.
         on_step: called after every step.
+
+    Raises:
+        OptionError: a prompt leaves no room for a text, or the processors no hypothesis.
     """
-    search = Search(prompt, limits, options)
+    search = Search(prompt, limits, options, processors)
     logits = rows.step(prompt.ids, prompt.lengths if prompt.is_ragged else None)[:, 0]
     while True:
         on_step()
@@ -88,8 +95,10 @@ class Finished:
         merged = np.concatenate((self.scores[at], scores), axis=1)
         order = np.argsort(-merged, axis=1, kind="stable")[:, :beams]
         self.scores[at] = np.take_along_axis(merged, order, 1)
-        self.ids = widened(self.ids, ids.shape[2])
-        self.ids[at] = np.take_along_axis(np.concatenate((self.ids[at], ids), axis=1), order[:, :, None], 1)
+        self.ids = widened(self.ids, length)
+        new_ids = np.zeros((*scores.shape, self.ids.shape[2]), np.int64)
+        new_ids[:, :, :length] = ids
+        self.ids[at] = np.take_along_axis(np.concatenate((self.ids[at], new_ids), axis=1), order[:, :, None], 1)
         for mine, new in ((self.lengths, np.full_like(scores, length, np.int64)), (self.stopped, stopped)):
             mine[at] = np.take_along_axis(np.concatenate((mine[at], new), axis=1), order, 1)
 
@@ -112,9 +121,11 @@ class Finished:
 class Search:
     """The running hypotheses of the sources that are still searched, and what each source has finished."""
 
-    def __init__(self, prompt: Prompt, limits: Limits, options: GenerationConfig) -> None:
+    def __init__(
+        self, prompt: Prompt, limits: Limits, options: GenerationConfig, processors: Sequence[Processor]
+    ) -> None:
         sources = len(prompt.ids)
-        self.limits, self.options, self.beams = limits, options, options.num_beams
+        self.limits, self.options, self.beams, self.processors = limits, options, options.num_beams, processors
         self.results: list[list[Hypothesis]] = [[] for _ in range(sources)]
         self.active: Ints = np.arange(sources)
         self.each_source: Ints = np.arange(sources)[:, None]
@@ -124,16 +135,24 @@ class Search:
         # The first step has one row a source, since all its beams would be the same.
         self.tokens: Ints = np.empty((sources, 1), np.int64)  # (sources, beams), of the last step
         self.scores: Floats = np.zeros((sources, 1), np.float32)
-        self.ids: Ints = np.zeros((sources, self.beams, FIRST_LENGTH), np.int64)
+        self.history = History(prompt, limits)  # of the rows, each source's beams one after the other
         self.finished = Finished.none(sources, self.beams)
+
+    def totals(self, logits: Floats) -> Floats:
+        """Log-probabilities of the running hypotheses with each token added, (rows, vocab_size)."""
+        active = [process for process in self.processors if process.applies(self.history)]
+        if not active:
+            return logits + (self.scores.reshape(-1, 1) - log_sum_exp(logits))
+        logits -= log_sum_exp(logits)
+        for process in active:
+            process(logits, self.history)
+        logits += self.scores.reshape(-1, 1)
+        return logits
 
     def advance(self, logits: Floats) -> tuple[Ints, Ints | None]:
         """Take a step's logits (rows, vocab_size); which rows to go on with, and which sources, None for all."""
         sources, vocab_size = len(self.active), logits.shape[1]
-        totals = logits + (self.scores.reshape(-1, 1) - log_sum_exp(logits))
-        if self.step < self.limits.least:
-            totals[:, list(self.limits.ends)] = -np.inf
-        totals = totals.reshape(sources, -1)  # (sources, beams * vocab_size)
+        totals = self.totals(logits).reshape(sources, -1)  # (sources, beams * vocab_size)
         each = self.each_source[:sources]  # (sources, 1)
         chosen = best(totals, self.candidates, each)  # (sources, candidates), best first
         scores, parents = totals[each, chosen], chosen // vocab_size
@@ -141,7 +160,6 @@ class Search:
         ends = self.limits.is_end(tokens)
         any_end = ends.any()
         self.step += 1
-        self.ids = widened(self.ids, self.step)
         last = self.step >= self.most
         any_last = last.any()
         if any_end or any_last:
@@ -151,8 +169,6 @@ class Search:
             scores, tokens, parents = scores[each, order], tokens[each, order], parents[each, order]
         onward = slice(self.beams)
         self.scores, self.tokens, parents = scores[:, onward], tokens[:, onward], parents[:, onward]
-        self.ids = self.ids[each, parents]
-        self.ids[:, :, self.step - 1] = self.tokens
         done = self.done()
         if any_last:
             done = last if done is None else done | last
@@ -167,8 +183,8 @@ class Search:
         at = np.flatnonzero(ending.any(axis=1))
         if len(at) == 0:
             return
-        ids = self.ids[at[:, None], parents[at, top]]
-        ids[:, :, self.step - 1] = tokens[at, top]
+        ids = self.history.text[self.rows_of(parents)[at, top]]  # (len(at), beams, step - 1)
+        ids = np.concatenate((ids, tokens[at, top, None]), axis=2)
         normalized = scores[at, top] / np.float32(self.step**self.options.length_penalty)
         self.finished.add(at, np.where(ending[at], normalized, -np.inf), ids, self.step, ends[at, top])
 
@@ -188,15 +204,26 @@ class Search:
 
     def retire(self, done: NDArray[np.bool_] | None, parents: Ints) -> tuple[Ints, Ints | None]:
         """Take finished sources out; rows of the last step to go on with, and sources, None for all."""
-        before = 1 if self.step == 1 else self.beams  # rows of a source in the last step
-        rows = self.each_source[: len(parents)] * before + parents
-        if done is None:
-            return rows.ravel(), None
+        rows, sources = self.rows_of(parents), None
+        if done is not None:
+            rows, sources = rows[~done], np.flatnonzero(~done)
+            self.take_out(done)
+        kept = rows.ravel()
+        self.history.select(kept)
+        self.history.append(self.tokens.ravel())
+        return kept, sources
+
+    def rows_of(self, parents: Ints) -> Ints:
+        """Rows of the last step that hypotheses come from, given which of a source's."""
+        return self.each_source[: len(parents)] * (1 if self.step == 1 else self.beams) + parents
+
+    def take_out(self, done: NDArray[np.bool_]) -> None:
         for source in np.flatnonzero(done).tolist():
             found = self.finished.hypotheses(source, self.options.num_return_sequences)
+            if not found:
+                raise OptionError("the options leave a search no hypothesis: bad words, suppressed or repeated tokens")
             self.results[self.active[source]] = found
         going = ~done
         self.finished.keep(going)
-        self.active, self.tokens, self.ids = self.active[going], self.tokens[going], self.ids[going]
-        self.scores, self.most = self.scores[going], self.most[going]
-        return rows[going].ravel(), np.flatnonzero(going)
+        self.active, self.tokens, self.scores = self.active[going], self.tokens[going], self.scores[going]
+        self.most = self.most[going]

@@ -1,4 +1,4 @@
-"""Greedy search: the most likely token at each step. Rows that end leave the batch."""
+"""One text for each row: the likeliest token at each step, or one that is drawn. Rows that end leave the batch."""
 
 from __future__ import annotations
 
@@ -8,67 +8,141 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from edgeformer.runtime.backends import ChoosingRows, Floats, Ints, Rows
+from edgeformer.runtime.errors import OptionError
 from edgeformer.runtime.probabilities import log_sum_exp
-from edgeformer.runtime.prompts import Limits, Prompt
+from edgeformer.runtime.processors import Processor
+from edgeformer.runtime.prompts import History, Limits, Prompt
 from edgeformer.runtime.results import FinishReason, Hypothesis
+from edgeformer.runtime.sampling import Sampler
 
 # Rows that ended are computed along until they are this share of the batch: leaving costs a copy of the caches.
 ENDED_SHARE = 0.1
 
 
-def greedy_steps(rows: Rows, prompt: Prompt, limits: Limits) -> Iterator[tuple[Ints, Ints, Floats]]:
+def greedy_steps(
+    rows: Rows, prompt: Prompt, limits: Limits, processors: Sequence[Processor] = (), sampler: Sampler | None = None
+) -> Iterator[tuple[Ints, Ints, Floats]]:
     """One item a step: which rows are still going, their new tokens, and the tokens' log-probabilities.
 
-    Rows that can choose the likeliest token themselves do so wherever the end token may be taken.
+    The log-probabilities are the model's, before processors and the sampler's options change them. Rows that can
+    choose the likeliest token themselves do so at every step that nothing changes.
 
     Args:
-        rows: fresh rows, as many as the prompt has.
+        rows: fresh rows, as many as the prompt has; where the sampler makes copies, each becomes as many.
+        processors: of `processors_of`, which `limits.least` is among.
+        sampler: draws the tokens; the likeliest are taken where it is None.
+
+    Raises:
+        OptionError: a prompt leaves no room for a text, or the processors no token to take.
     """
-    chooser = rows if isinstance(rows, ChoosingRows) else None
-    going = np.arange(len(prompt.ids))  # (still going,) of the first batch's rows
-    at = going  # where the session computes them
+    chooser = rows if isinstance(rows, ChoosingRows) and sampler is None else None
+    chosen = Choice(processors, sampler, History(prompt, limits))
     most = limits.most_new(prompt)
     inputs, lengths = prompt.ids, prompt.lengths if prompt.is_ragged else None
+    copies = sampler.copies if sampler else 1
+    going = np.arange(len(prompt.ids) * copies)  # (still going,) of all rows
+    at = going  # where the session computes them
     for step in itertools.count():
-        if chooser is not None and step >= limits.least and lengths is None:
+        if chooser is not None and lengths is None and not chosen.needs_logits():
             tokens, log_probs = chooser.step_next(inputs)
         else:
-            tokens, log_probs = likeliest(rows.step(inputs, lengths)[:, 0], limits.ends if step < limits.least else ())
+            logits = rows.step(inputs, lengths)[:, 0]
+            if step == 0 and copies > 1:
+                each = np.repeat(np.arange(len(logits)), copies)
+                rows.select(each, each)
+                logits, most = logits[each], most[each]
+                chosen.select_history(each)
+            tokens, log_probs = chosen.of(logits)
         lengths = None
         new = tokens[at]
+        if (log_probs[at] == -np.inf).any():
+            raise OptionError("the options leave a row no token to take: bad words, suppressed or repeated tokens")
         yield going, new, log_probs[at]
         left = ~limits.is_end(new) & (most[going] > step + 1)
         if not left.all():
-            full = (most[going[~left]] <= step + 1).any()  # a row that has no room to be computed along
             going, at = going[left], at[left]
             if len(going) == 0:
                 return
-            if full or len(going) <= len(tokens) * (1 - ENDED_SHARE):
+            if len(going) <= len(tokens) * (1 - ENDED_SHARE):
                 rows.select(at, at)
+                chosen.select(at)
                 tokens, at = tokens[at], np.arange(len(at))
+        chosen.append(tokens)
         inputs = tokens[:, None]
 
 
-def likeliest(logits: Floats, forbidden: Sequence[int] = ()) -> tuple[Ints, Floats]:
-    """The likeliest token of each row but the forbidden ones, which `logits` loses, and its log-probability."""
-    normalizer = log_sum_exp(logits)[:, 0]
-    for token in forbidden:
-        logits[:, token] = -np.inf
-    tokens = logits.argmax(-1)
-    return tokens, logits[np.arange(len(tokens)), tokens] - normalizer
+class Choice:
+    """Takes a token for each row from its logits.
+
+    Attributes:
+        history: of the rows; it goes on only where there are processors to read it.
+    """
+
+    def __init__(self, processors: Sequence[Processor], sampler: Sampler | None, history: History) -> None:
+        self.processors, self.sampler, self.history = processors, sampler, history
+        self.unchanged = np.empty((0, 0), np.float32)
+
+    def active(self) -> list[Processor]:
+        return [process for process in self.processors if process.applies(self.history)]
+
+    def needs_logits(self) -> bool:
+        """Whether the likeliest token may be another one than the one to take."""
+        return bool(self.active())
+
+    def of(self, logits: Floats) -> tuple[Ints, Floats]:
+        """The token of each row, and how likely the model holds it to be, -inf where nothing was left to take.
+
+        Args:
+            logits: (rows, vocab_size), which processors change.
+        """
+        normalizer = log_sum_exp(logits)[:, 0]
+        unchanged = logits
+        if active := self.active():
+            unchanged = self.copy_of(logits)
+            for process in active:
+                process(logits, self.history)
+        tokens = self.sampler.draw(logits) if self.sampler else logits.argmax(-1)
+        each = np.arange(len(tokens))
+        return tokens, np.where(logits[each, tokens] > -np.inf, unchanged[each, tokens] - normalizer, -np.inf)
+
+    def copy_of(self, logits: Floats) -> Floats:
+        if len(self.unchanged) < len(logits):
+            self.unchanged = np.empty_like(logits)
+        kept = self.unchanged[: len(logits)]
+        np.copyto(kept, logits)
+        return kept
+
+    def append(self, tokens: Ints) -> None:
+        if self.processors:
+            self.history.append(tokens)
+
+    def select(self, rows: Ints) -> None:
+        self.select_history(rows)
+        if self.sampler:
+            self.sampler.select(rows)
+
+    def select_history(self, rows: Ints) -> None:
+        if self.processors:
+            self.history.select(rows)
 
 
-def greedy(rows: Rows, prompt: Prompt, limits: Limits, on_step: Callable[[], None] = lambda: None) -> list[Hypothesis]:
-    """Generate every row to its end.
+def greedy(
+    rows: Rows,
+    prompt: Prompt,
+    limits: Limits,
+    processors: Sequence[Processor] = (),
+    sampler: Sampler | None = None,
+    on_step: Callable[[], None] = lambda: None,
+) -> list[Hypothesis]:
+    """Generate every row to its end; arguments and errors are those of `greedy_steps`.
 
     Args:
-        rows: fresh rows, as many as the prompt has.
         on_step: called after every step.
     """
-    batch = len(prompt.ids)
+    batch = len(prompt.ids) * (sampler.copies if sampler else 1)
     ids: list[list[int]] = [[] for _ in range(batch)]
     scores, reasons = np.zeros(batch), list[FinishReason](["length"] * batch)
-    for going, tokens, log_probs in greedy_steps(rows, prompt, limits):
+    for going, tokens, log_probs in greedy_steps(rows, prompt, limits, processors, sampler):
         on_step()
         scores[going] += log_probs
         for row, token in zip(going.tolist(), tokens.tolist(), strict=True):

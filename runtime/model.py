@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from edgeformer.runtime import memory_plan
 from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of, bounds_of
-from edgeformer.runtime.beam import beam_search
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.decoding import Decoding
 from edgeformer.runtime.errors import InputError, OptionError
-from edgeformer.runtime.greedy import greedy, greedy_steps
+from edgeformer.runtime.greedy import greedy_steps
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import log_softmax
 from edgeformer.runtime.prompts import Limits, Prompt
@@ -44,12 +44,13 @@ class Model:
         self.bundle, self.artifact = bundle, artifact
         self.passed_over: dict[str, str] = {}
         self.sizes, self.tokens, self.kind = bundle.manifest.sizes, bundle.manifest.tokens, bundle.manifest.kind
-        self.generation_config = GenerationConfig.from_dict(bundle.read_json("generation_config.json"))
+        own_options = GenerationConfig.from_dict(bundle.read_json("generation_config.json"))
         self.text = Text(bundle)
         backend = backend_of(artifact)
         memory_plan.require(memory_plan.plan_memory(bundle.manifest, artifact))
         self.executor: Executor = backend.load(bundle, artifact, threads)
         self.bounds = bounds_of(self.executor)
+        self.generation_config = own_options.within(self.most_tokens())
 
     def generate(
         self,
@@ -81,26 +82,24 @@ class Model:
         config = config or self.generation_config
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}, expected at least 1")
-        limits = self.limits(config)
-        batch_size = min(batch_size, self.most_rows() // config.num_beams)
+        decoding = self.decoding(config)
+        seeds = decoding.seeds(len(sources))
+        batch_size = min(batch_size, self.most_rows() // decoding.rows_each)
         generations: dict[int, Generation] = {}
         by_length = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
         for first in range(0, len(sources), batch_size):
             batch = by_length[first : first + batch_size]
-            found = self.generate_batch([sources[i] for i in batch], config, limits)
+            found = self.generate_batch([sources[i] for i in batch], decoding, [seeds[i] for i in batch])
             generations |= zip(batch, found, strict=True)
             on_done(len(batch))
         return [generations[i] for i in range(len(sources))]
 
-    def generate_batch(self, sources: list[list[int]], config: GenerationConfig, limits: Limits) -> list[Generation]:
+    def generate_batch(self, sources: list[list[int]], decoding: Decoding, seeds: list[int]) -> list[Generation]:
         clock = Clock()
-        rows, prompt = self.start(sources, limits)
+        rows, prompt = self.start(sources, decoding.limits)
         clock.encoded()
         with closing(rows):
-            if config.num_beams == 1:
-                found = [[hypothesis] for hypothesis in greedy(rows, prompt, limits, clock.stepped)]
-            else:
-                found = beam_search(rows, prompt, limits, config, clock.stepped)
+            found = decoding.run(rows, prompt, seeds, clock.stepped)
         timings = clock.timings()
         return [Generation(tuple(map(self.with_text, several)), timings) for several in found]
 
@@ -130,13 +129,18 @@ class Model:
         config = config or self.generation_config
         if config.num_beams > 1:
             raise OptionError(f"num_beams is {config.num_beams}: only greedy search can stream, set num_beams to 1")
-        limits = self.limits(config)
-        return self.text.pieces(self.token_stream(ids, limits))
+        if config.num_return_sequences > 1:
+            raise OptionError(
+                f"num_return_sequences is {config.num_return_sequences}: a stream is one text, set it to 1"
+            )
+        return self.text.pieces(self.token_stream(ids, self.decoding(config)))
 
-    def token_stream(self, source: list[int], limits: Limits) -> Iterator[int]:
+    def token_stream(self, source: list[int], decoding: Decoding) -> Iterator[int]:
+        limits = decoding.limits
         rows, prompt = self.start([source], limits)
         with closing(rows):
-            for _, tokens, _ in greedy_steps(rows, prompt, limits):
+            sampler = decoding.sampler(decoding.seeds(1))
+            for _, tokens, _ in greedy_steps(rows, prompt, limits, decoding.processors, sampler):
                 if tokens[0] not in limits.ends:
                     yield int(tokens[0])
 
@@ -288,23 +292,29 @@ class Model:
             raise InputError(f"token ids {unknown} are outside the vocabulary of {vocab_size}")
         return row
 
-    def limits(self, config: GenerationConfig) -> Limits:
+    def decoding(self, config: GenerationConfig) -> Decoding:
+        """How this model does what was asked for.
+
+        Raises:
+            OptionError: it cannot.
+        """
         positions, had = self.most_tokens(), f"the model has {self.sizes.max_positions} positions"
         if positions < self.sizes.max_positions:
             had = f"artifact {self.artifact.name} was built for {positions}: optimize for a larger capacity"
-        most = config.max_new_tokens or positions
-        if most > positions:
-            raise OptionError(f"max_new_tokens is {most}, {had}")
-        if config.min_new_tokens > most:
-            raise OptionError(f"min_new_tokens is {config.min_new_tokens}, {had}")
-        if config.num_beams >= self.sizes.vocab_size:
+        lengths = {"max_new_tokens": 0, "min_new_tokens": 0, "max_length": 1, "min_length": 1}
+        if beyond := [name for name, more in lengths.items() if (getattr(config, name) or 0) > positions + more]:
+            raise OptionError(f"{beyond[0]} is {getattr(config, beyond[0])}, {had}")
+        ends = config.ends or self.generation_config.ends or self.tokens.ends
+        limits = Limits.of(config, ends, positions)
+        decoding = Decoding.of(config, limits, self.sizes.vocab_size)
+        if config.num_beams + len(limits.ends) > self.sizes.vocab_size:
             raise OptionError(f"num_beams is {config.num_beams}, the vocabulary has {self.sizes.vocab_size} tokens")
-        if config.num_beams > self.most_rows():
+        if decoding.rows_each > self.most_rows():
+            name = "num_beams" if config.num_beams > 1 else "num_return_sequences"
             raise OptionError(
-                f"num_beams is {config.num_beams}, artifact {self.artifact.name} was built for {self.most_rows()} rows"
+                f"{name} is {decoding.rows_each}, artifact {self.artifact.name} was built for {self.most_rows()} rows"
             )
-        # The last new token needs no place in the cache.
-        return Limits(self.tokens.ends, config.min_new_tokens, most, positions + 1)
+        return decoding
 
 
 def held(prompt: Prompt, limits: Limits) -> int:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from edgeformer.models.transformer import Transformer
 
 BUDGET = 5  # more tokens than some words take, fewer than others would
+OTHER_OPTIONS = {
+    "max_length", "min_length", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens",
+    "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "eos_token_id", "renormalize_logits",
+    "do_sample", "temperature", "top_k", "top_p", "min_p", "seed",
+}  # fmt: skip
 GREEDY = GenerationConfig(max_new_tokens=BUDGET)
 BEAMS = GenerationConfig(max_new_tokens=BUDGET, num_beams=4)
 N_BEST = dataclasses.replace(BEAMS, num_return_sequences=4)
@@ -195,7 +200,7 @@ def test_a_result_says_what_it_is(fast: Model, words: list[str]) -> None:
         summary = (generation.text, generation.token_ids, generation.score, generation.finish_reason)
         assert summary == (best.text, best.token_ids, best.score, best.finish_reason)
         assert best.text == fast.text.decode(best.token_ids)
-        assert fast.tokens.end not in best.token_ids
+        assert fast.tokens.ends[0] not in best.token_ids
         assert (best.finish_reason == "length") == (len(best.token_ids) == BUDGET)
         timings = generation.timings
         assert 0 < timings.encode < timings.first_token <= timings.total
@@ -247,9 +252,13 @@ def test_every_option_changes_the_output(
 
 
 def test_there_is_no_other_option() -> None:
-    """Whoever adds one adds it to the tests as well, above and in test_hugging_face.py."""
+    """Whoever adds one adds it to the tests as well: above, or with those in test_constraints.py and test_sampling.py.
+
+    What it means is checked in test_hugging_face.py.
+    """
     assert {field.name for field in dataclasses.fields(GenerationConfig)} == {
         "max_new_tokens", "min_new_tokens", "num_beams", "num_return_sequences", "length_penalty", "early_stopping",
+        *OTHER_OPTIONS,
     }  # fmt: skip
 
 
