@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from edgeformer.models.attention import causal_mask, source_mask
 from edgeformer.models.configs.bart import BartConfig
-from edgeformer.models.layers import decode, decode_step, decoder_layer, encoded_key_values, encoder_layer, wanted
+from edgeformer.models.layers import decode, decode_step, decoder_layer, encoded_key_values, encoder_layer
 from edgeformer.models.positions import sinusoidal_positions
+from edgeformer.models.steps import positions_after, taken_at
 from edgeformer.models.stored import Stored, renamed
 
 # From this module's names to Hugging Face's, one after the other.
@@ -131,14 +132,14 @@ class Bart(nn.Module):
     ) -> tuple[Tensor, list[Tensor]]:
         """New tokens after those in the caches, as `edgeformer.models.protocols.EncoderDecoder` says."""
         q_len = input_ids.shape[1]
-        positions = cache_lengths[:, None] + torch.arange(q_len, device=input_ids.device)  # (batch, q_len)
+        positions = positions_after(cache_lengths, q_len)
         x = self.embed_target(input_ids, positions)
         causal = causal_mask(positions, past_key_values[0].shape[2])
         source = source_mask(source_lengths, q_len, encoder_key_values[0].shape[2])
         x, present = decode_step(
             self.decoder_layers, x, cache_lengths, past_key_values, encoder_key_values, causal, source
         )
-        return self.project(wanted(x, logits_at)), present
+        return self.project(taken_at(x, logits_at)), present
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
         """Logits (batch, target_len, vocab_size) of int64 targets (batch, target_len), without a cache."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from edgeformer.models.attention import KeyValue, MultiHeadAttention
@@ -151,8 +150,3 @@ def decode_step(
         x, key_value = layer.step(x, past, encoded, cache_lengths, causal, source)
         present += key_value
     return x, present
-
-
-def wanted(x: Tensor, logits_at: Tensor) -> Tensor:
-    """The positions of (batch, q_len, d_model) whose logits are wanted: (batch, n, d_model)."""
-    return x[torch.arange(x.shape[0], device=x.device)[:, None], logits_at]

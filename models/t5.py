@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgeformer.models.attention import KeyValue, MultiHeadAttention, attention, causal_mask, source_mask
+from edgeformer.models.attention import MultiHeadAttention, causal_mask, source_mask
 from edgeformer.models.configs.t5 import T5Config
 from edgeformer.models.feed_forward import FeedForward, GatedFeedForward
 from edgeformer.models.layers import (
@@ -22,9 +22,9 @@ from edgeformer.models.layers import (
     decode,
     decode_step,
     encoded_key_values,
-    wanted,
 )
 from edgeformer.models.relative_positions import RelativeBias, masked_bias
+from edgeformer.models.steps import positions_after, taken_at
 from edgeformer.models.stored import Stored, renamed
 
 # From this module's names to Hugging Face's, one after the other.
@@ -46,19 +46,13 @@ RULES = (
 
 
 class T5Attention(MultiHeadAttention):
-    """Attention without biases, over heads of any width, whose scores are not scaled."""
+    """Attention without biases, over heads of any width, whose scores are not scaled; a float mask is added to them."""
 
     def __init__(self, config: T5Config) -> None:
-        nn.Module.__init__(self)
-        self.num_heads = config.num_heads
+        super().__init__(config.d_model, config.num_heads, scale=1.0)
         width = config.num_heads * config.head_dim
         self.query, self.key, self.value = (nn.Linear(config.d_model, width, bias=False) for _ in range(3))
         self.output = nn.Linear(width, config.d_model, bias=False)
-
-    def attend(self, x: Tensor, key_value: KeyValue, mask: Tensor) -> Tensor:
-        """As the paper's; a float mask is added to the scores."""
-        attended = attention(self.split_heads(self.query(x)), *key_value, mask, scale=1.0)
-        return self.output(attended.transpose(1, 2).flatten(2))
 
 
 def feed_forward(config: T5Config) -> FeedForward | GatedFeedForward:
@@ -132,7 +126,7 @@ class T5(nn.Module):
     ) -> tuple[Tensor, list[Tensor]]:
         """New tokens after those in the caches, as `edgeformer.models.protocols.EncoderDecoder` says."""
         q_len = input_ids.shape[1]
-        positions = cache_lengths[:, None] + torch.arange(q_len, device=input_ids.device)  # (batch, q_len)
+        positions = positions_after(cache_lengths, q_len)
         causal = self.causal_bias(positions, past_key_values[0].shape[2])
         source = source_mask(source_lengths, q_len, encoder_key_values[0].shape[2])
         x, present = decode_step(
@@ -144,7 +138,7 @@ class T5(nn.Module):
             causal,
             source,
         )
-        return self.project(wanted(x, logits_at)), present
+        return self.project(taken_at(x, logits_at)), present
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
         """Logits (batch, target_len, vocab_size) of int64 targets (batch, target_len), without a cache."""

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from edgeformer.models.attention import causal_mask, source_mask
 from edgeformer.models.configs.paper import TransformerConfig
-from edgeformer.models.layers import decode, decode_step, decoder_layer, encoded_key_values, encoder_layer, wanted
+from edgeformer.models.layers import decode, decode_step, decoder_layer, encoded_key_values, encoder_layer
 from edgeformer.models.positions import sinusoidal_positions
+from edgeformer.models.steps import positions_after, taken_at
 
 
 class Transformer(nn.Module):
@@ -109,7 +110,7 @@ class Transformer(nn.Module):
             logits (batch, n, vocab_size), and the caches with the new tokens written.
         """
         q_len = input_ids.shape[1]
-        positions = cache_lengths[:, None] + torch.arange(q_len, device=input_ids.device)  # (batch, q_len)
+        positions = positions_after(cache_lengths, q_len)
         # A padded query may stand past the table; its value is never used, but its index must exist.
         x = self.embed(input_ids, positions.clamp(max=self.config.max_positions - 1))
         causal = causal_mask(positions, past_key_values[0].shape[2])
@@ -117,7 +118,7 @@ class Transformer(nn.Module):
         x, present = decode_step(
             self.decoder_layers, x, cache_lengths, past_key_values, encoder_key_values, causal, source
         )
-        return self.project(wanted(x, logits_at)), present
+        return self.project(taken_at(x, logits_at)), present
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
         """Teacher-forced logits, without a cache.
