@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from html import escape
 
 WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 72, 14, 12, 60
 COLOURS = 6
+MARGIN = 1.15  # times that a logarithmic axis goes beyond its values
+MOST_TICKS = 8
 
 Points = Sequence[tuple[float, float]]
 
@@ -40,7 +42,7 @@ class Axis:
         """An axis that holds all of these values."""
         low, high = min(values), max(values)
         if log:
-            return cls(label, 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high * 1.001)), True)
+            return cls(label, low / MARGIN, high * MARGIN, True)
         low = 0.0 if zero else low
         spare = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
         return cls(label, low if zero else low - spare, high + spare)
@@ -53,10 +55,21 @@ class Axis:
 
     def ticks(self) -> list[float]:
         if self.log:
-            first, last = round(math.log10(self.least)), round(math.log10(self.most))
-            return [10.0**power for power in range(first, last + 1, max(1, (last - first) // 6))]
+            return self.log_ticks()
         step = nice((self.most - self.least) / 5)
         return [step * i for i in range(math.ceil(self.least / step), math.floor(self.most / step) + 1)]
+
+    def log_ticks(self) -> list[float]:
+        """1, 2 and 5 of each power of ten, or powers alone where those are many."""
+        first, last = math.floor(math.log10(self.least)), math.ceil(math.log10(self.most))
+        factors = (1.0,) if last - first > 3 else (1.0, 2.0, 5.0)
+        values = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
+        return every([value for value in values if self.least <= value <= self.most], MOST_TICKS)
+
+
+def every(values: Sequence[float], most: int) -> list[float]:
+    """Not more than so many of them, at equal distances."""
+    return list(values[:: -(-len(values) // most)]) if values else []
 
 
 def nice(rough: float) -> float:
@@ -106,7 +119,7 @@ def grid(x: Axis, y: Axis) -> list[str]:
     for value in x.ticks():
         left, _ = place(x, y, (value, y.least))
         parts.append(f'<line class="grid" x1="{left:.1f}" y1="{TOP}" x2="{left:.1f}" y2="{floor}"/>')
-        parts.append(f'<text x="{left:.1f}" y="{floor + 16}" text-anchor="middle">{short(value)}</text>')
+        parts.append(f'<text x="{left:.1f}" y="{floor + 22}" text-anchor="middle">{short(value)}</text>')
     for value in y.ticks():
         _, top = place(x, y, (x.least, value))
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{top:.1f}" x2="{WIDTH - RIGHT}" y2="{top:.1f}"/>')
@@ -114,7 +127,7 @@ def grid(x: Axis, y: Axis) -> list[str]:
     middle = (TOP + floor) / 2
     parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x.label)}</text>')
     parts.append(
-        f'<text x="14" y="{middle}" text-anchor="middle" transform="rotate(-90 14 {middle})">{escape(y.label)}</text>'
+        f'<text x="18" y="{middle}" text-anchor="middle" transform="rotate(-90 18 {middle})">{escape(y.label)}</text>'
     )
     return parts
 

@@ -70,9 +70,9 @@ def curve(values: Any) -> list[tuple[float, float]]:
     return [(max(float(v), 1e-6), float(s)) for v, s in zip(np.quantile(values, shares), shares, strict=True)]
 
 
-def groups(lines: Sequence[Line]) -> Iterator[tuple[Line, ...]]:
-    for first in range(0, len(lines), MOST_LINES):
-        yield tuple(lines[first : first + MOST_LINES])
+def groups(lines: Sequence[Line], most: int = MOST_LINES) -> Iterator[tuple[Line, ...]]:
+    for first in range(0, len(lines), most):
+        yield tuple(lines[first : first + most])
 
 
 def throughput(records: Sequence[Named]) -> Iterator[Figure]:
@@ -98,17 +98,22 @@ def roofline(named: Named) -> Iterator[Figure]:
         for place, cell in cells([named])
         if not isinstance(share := cell["roofline"]["step"], str)
     ]
-    peak = ceilings["flops_per_second"]
-    far = max(ceilings["read_bytes_per_second"], key=int)
-    bandwidth = ceilings["read_bytes_per_second"][far]
-    for part in groups(points):
-        across = [line.points[0][0] for line in part]
-        span = [min(across) / 2, max(*across, peak / bandwidth) * 4]
-        roof = Line("ceiling of this machine (memory, float32)", [(v, min(peak, v * bandwidth)) for v in
-                    (span[0], peak / bandwidth, span[1])])  # fmt: skip
-        heights = [point[1] for line in (*part, roof) for point in line.points]
-        x, y = Axis.of("operations a byte", span, log=True), Axis.of("operations a second", heights, log=True)
-        yield Figure(f"Roofline of a step, {name}", x, y, (roof, *part))
+    for part in groups(points, MOST_LINES - 2):
+        roofs = list(roofs_over(ceilings, [line.points[0][0] for line in part]))
+        spots = [point for line in (*roofs, *part) for point in line.points]
+        x = Axis.of("operations a byte", [across for across, _ in spots], log=True)
+        y = Axis.of("operations a second", [up for _, up in spots], log=True)
+        yield Figure(f"Roofline of a step, {name}", x, y, (*roofs, *part))
+
+
+def roofs_over(ceilings: Mapping[str, Any], across: Sequence[float]) -> Iterator[Line]:
+    """What the machine can do at most: when weights come from memory, and when they are as small as those measured."""
+    peak, rates = ceilings["flops_per_second"], ceilings["read_bytes_per_second"]
+    least, far = min(rates, key=int), max(rates, key=int)
+    for size, said in {far: "memory", least: f"{int(least) / 1e6:.0f} MB read again and again"}.items():
+        ridge = peak / rates[size]
+        ends = (min(*across, ridge) / 2, ridge, max(*across, ridge) * 4)
+        yield Line(f"ceiling, {said}", [(at, min(peak, at * rates[size])) for at in ends])
 
 
 def over_time(named: Named) -> Iterator[Figure]:

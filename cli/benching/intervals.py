@@ -89,10 +89,17 @@ def percentile_draws(calls: Sequence[Sequence[float]], percents: Sequence[float]
         weights = rng.multinomial(len(calls), np.full(len(calls), 1 / len(calls)), size=count)  # (count, calls)
         reached = np.cumsum(weights[:, owner], axis=1)  # (count, samples)
         wanted = np.ceil(np.asarray(percents) / 100 * reached[:, -1:] - 1e-9)  # (count, percents)
-        places = [np.searchsorted(row, goals) for row, goals in zip(reached, wanted, strict=True)]
-        parts.append(ordered[np.minimum(places, len(ordered) - 1)])
+        parts.append(ordered[np.minimum(first_reaching(reached, wanted), len(ordered) - 1)])
     columns = np.concatenate(parts).T  # (percents, RESAMPLES)
     return [Draws(nearest_rank(ordered, p), column) for p, column in zip(percents, columns, strict=True)]
+
+
+def first_reaching(reached: NDArray[np.int64], wanted: Values) -> NDArray[np.intp]:
+    """In each row of (rows, samples), which only grows, where each of (rows, percents) is reached first."""
+    rows, samples = reached.shape
+    apart = (np.arange(rows) * (int(reached.max()) + 1))[:, None]  # lets one search serve all rows
+    places = np.searchsorted((reached + apart).ravel(), (wanted + apart).ravel())
+    return places.reshape(wanted.shape) - np.arange(rows)[:, None] * samples
 
 
 def bounds(drawn: Values) -> tuple[float, float]:

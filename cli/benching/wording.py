@@ -87,10 +87,11 @@ def ceilings(record: Mapping[str, Any]) -> str:
     found = record["ceilings"]
     if isinstance(found, str):
         return f"ceilings of this machine: {found}"
-    far = max(found["read_bytes_per_second"], key=int)
+    far, threads = max(found["read_bytes_per_second"], key=int), found["threads"]
     return (
-        f"ceilings with {found['threads']} threads: {found['read_bytes_per_second'][far] / 1e9:.1f} GB/s read from "
-        f"memory, {found['flops_per_second'] / 1e9:.0f} GFLOP/s of float32 products"
+        f"ceilings with {threads} thread{'s' if threads > 1 else ''}: "
+        f"{found['read_bytes_per_second'][far] / 1e9:.1f} GB/s read from memory, "
+        f"{found['flops_per_second'] / 1e9:.0f} GFLOP/s of float32 products"
     )
 
 
