@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from edgeformer.runtime.bundle import Bundle
+from edgeformer.runtime.detokenizing import Detokenizer
 from edgeformer.runtime.errors import BundleError, InputError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 SOURCE = "tokenizer.json"
 TARGET = "target_tokenizer.json"
-INCOMPLETE = "\ufffd"  # what a tokenizer shows for the first bytes of a character whose others are still to come
+CONFIG = "tokenizer_config.json"
 
 
 class Text:
@@ -25,6 +26,7 @@ class Text:
     def __init__(self, bundle: Bundle) -> None:
         self.source, sizes = load_tokenizer(bundle, SOURCE), bundle.manifest.sizes
         self.target = load_tokenizer(bundle, TARGET) if TARGET in bundle.manifest.files else self.source
+        self.detokenizer = Detokenizer(self.target, bundle.read_json(CONFIG)) if self.target else None
         self.longest_source = sizes.max_source_positions or sizes.max_positions
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
@@ -62,23 +64,20 @@ class Text:
         """
         return encode(self.target, text, special=False)
 
+    def encode_rendered(self, text: str) -> list[int]:
+        """Ids of a prompt that has its special tokens already, such as a rendered chat: none are added.
+
+        Raises:
+            InputError: it holds what the vocabulary lacks.
+        """
+        return encode(self.source, text, special=False)
+
     def decode(self, ids: Sequence[int]) -> str:
-        return str(self.target.decode(list(ids), skip_special_tokens=True)) if self.target else ""
+        return self.detokenizer.decode(ids) if self.detokenizer else ""
 
     def pieces(self, ids: Iterable[int]) -> Iterator[str]:
-        """Text that each id adds; together they are the text of all ids. Some pieces are empty."""
-        so_far: list[int] = []
-        shown = ""
-        for token in ids:
-            so_far.append(token)
-            text = self.decode(so_far)
-            if text.endswith(INCOMPLETE) or not text.startswith(shown):
-                continue
-            yield text[len(shown) :]
-            shown = text
-        rest = self.decode(so_far)
-        if rest != shown:
-            yield rest[len(shown) :]
+        """Text that ids add, as they come; together the pieces are the text of all ids."""
+        return self.detokenizer.pieces(ids) if self.detokenizer else iter(())
 
 
 def load_tokenizer(bundle: Bundle, name: str) -> Tokenizer | None:
