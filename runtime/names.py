@@ -23,6 +23,12 @@ TOTAL_LENGTH = "total_length"  # int32 (1,): the longest row, with the new token
 SOURCE_SHAPE = "source_shape"  # int64 (3,): queries grouped by source, (sources, rows per source * q_len, d_model)
 ROW_SHAPE = "row_shape"  # int64 (3,): queries by row, (batch, q_len, d_model)
 
+# Tables that it takes where it turns queries and keys by their positions, as a graph of their own makes them, of as many
+# rows as the caller's caches are long: float (rows, head_dim / 2), by number, since layers may turn in several ways.
+COSINES = "cosines"
+SINES = "sines"
+ROTATION = "rotation"  # the role of that graph: positions int64 (1, rows) -> cosines.{i}, sines.{i}
+
 # What a step graph rewritten for a GPU gives beside the logits, so that a greedy step brings one id a row to the host.
 NEXT_IDS = "next_ids"  # int64 (batch, n): the likeliest token
 NEXT_LOG_PROBS = "next_log_probs"  # float32 (batch, n): its log-probability
@@ -73,6 +79,11 @@ def present_names(sizes: Sizes) -> list[str]:
 def encoded_names(sizes: Sizes) -> list[str]:
     """The encoder's keys and values, in the order of the decoder's layers; none where there is no source."""
     return key_value_names("encoder_key_values", sizes.num_layers) if sizes.has_source else []
+
+
+def rotation_names(i: int) -> tuple[str, str]:
+    """The tables of the i-th way to turn queries and keys."""
+    return f"{COSINES}.{i}", f"{SINES}.{i}"
 
 
 def encoder_inputs() -> dict[str, Dims]:

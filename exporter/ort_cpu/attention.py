@@ -1,50 +1,94 @@
-"""Attention over a cache and over a source, as the operators that ONNX Runtime's CPU kernels do fastest.
-
-    q -> Reshape -> Transpose ------------------.
-    k -> Reshape -> Transpose -> TensorScatter --+-> Attention -> Transpose -> Reshape
-    v -> Reshape -> Transpose -> TensorScatter --'      ^ causal mask
-
-becomes one `GroupQueryAttention`, which writes the cache in place and stops at each row's length; and
-
-    q -> Reshape -> Transpose --.
-    key, value -----------------+-> Attention -> Transpose -> Reshape
-                                      ^ source mask
-
-becomes one `MultiHeadAttention`, which takes the source lengths themselves as its mask.
-"""
+"""What the passes over attentions ask of one, and what they put around another."""
 
 from __future__ import annotations
 
 import math
 
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 
-from edgeformer.exporter.ort_cpu.matching import add_input, ancestry, graph_input, producer, take_over
+from edgeformer.exporter.ort_cpu.matching import ancestry, producer, register_once, take_over
 from edgeformer.runtime import names
 
 MICROSOFT = "com.microsoft"
-SWAPPED = (0, 2, 1, 3)  # (batch, len, num_heads, head_dim) to (batch, num_heads, len, head_dim)
-HEAD_STEP = 8  # GroupQueryAttention takes heads of a multiple of this width, and says so when it runs
+SWAPPED = (0, 2, 1, 3)  # (batch, len, num_heads, head_dim) to (batch, num_heads, len, head_dim), and back
 OF_POSITIONS = {"Add", "Concat", "Expand", "Gather", "Range", "Reshape", "Shape", "Slice", "Squeeze", "Unsqueeze"}
 
 
-def heads_merged(attention: ir.Node) -> ir.Node | None:
-    """The Reshape in Attention -> Transpose -> Reshape, whose output is (batch, len, num_heads * head_dim)."""
-    users = list(attention.outputs[0].consumers())
-    if len(users) != 1 or users[0].op_type != "Transpose" or tuple(users[0].attributes["perm"].as_ints()) != SWAPPED:
+def head_sizes(value: ir.Value | None) -> tuple[int, int] | None:
+    """num_heads and head_dim of (batch, num_heads, len, head_dim); None where they are not known."""
+    if value is None or value.shape is None or len(value.shape) != 4:
         return None
-    users = list(users[0].outputs[0].consumers())
-    return users[0] if len(users) == 1 and users[0].op_type == "Reshape" else None
+    heads, width = value.shape[1], value.shape[3]
+    return (heads, width) if isinstance(heads, int) and isinstance(width, int) else None
 
 
-def before_heads(value: ir.Value | None) -> ir.Value | None:
-    """x in x -> Reshape -> Transpose -> value, where x is (batch, len, num_heads * head_dim)."""
+def score_scale(attention: ir.Node) -> float | None:
+    """What the scores are multiplied with before the mask; None if more than that is done with them."""
+    sizes = head_sizes(attention.inputs[0])
+    more = (attention.attributes.get(name) for name in ("softcap", "is_causal"))
+    if (
+        sizes is None
+        or any(attribute.value for attribute in more if attribute is not None)
+        or any(value is not None for value in attention.inputs[4:])
+        or any(list(value.uses()) for value in attention.outputs[1:])
+    ):
+        return None
+    scale = attention.attributes.get("scale")
+    return float(sizes[1] ** -0.5) if scale is None else scale.as_float()
+
+
+def unusual(scale: float, head_dim: int) -> dict[str, float]:
+    """The attribute that says so, where scores are not scaled by 1 / sqrt(head_dim)."""
+    usual = head_dim**-0.5
+    return {} if abs(scale - usual) <= 1e-6 * usual else {"scale": scale}
+
+
+def is_transposed(node: ir.Node | None) -> bool:
+    """Whether it is a Transpose of length and heads."""
+    return node is not None and node.op_type == "Transpose" and tuple(node.attributes["perm"].as_ints()) == SWAPPED
+
+
+def has_width(value: ir.Value | None, width: int) -> bool:
+    """Whether it is known to be (batch, len, width)."""
+    return value is not None and value.shape is not None and len(value.shape) == 3 and value.shape[2] == width
+
+
+def without_heads(graph: ir.Graph, value: ir.Value, before: ir.Node) -> ir.Value:
+    """(batch, num_heads, len, head_dim) as (batch, len, num_heads * head_dim): what was split, or else made so."""
+    heads, head_dim = head_sizes(value) or (0, 0)
     transpose = producer(value, "Transpose")
-    if transpose is None or tuple(transpose.attributes["perm"].as_ints()) != SWAPPED:
-        return None
-    reshape = producer(transpose.inputs[0], "Reshape")
-    return reshape.inputs[0] if reshape else None
+    apart = transpose.inputs[0] if transpose is not None and is_transposed(transpose) else None
+    split = producer(apart, "Reshape")
+    if split is not None and has_width(split.inputs[0], heads * head_dim) and split.inputs[0] is not None:
+        return split.inputs[0]
+    tape = ir.tape.Tape()
+    if apart is None:
+        apart = tape.op("Transpose", [value], {"perm": SWAPPED})
+    merged = tape.op("Reshape", [apart, register_once(graph, f"merged.{heads * head_dim}", [0, 0, heads * head_dim])])
+    graph.insert_before(before, tape.nodes)
+    return merged
+
+
+def merged_by(graph: ir.Graph, attention: ir.Node, result: ir.Value) -> None:
+    """Let a result (batch, len, num_heads * head_dim) take an attention's place, and that of merging its heads."""
+    heads, head_dim = head_sizes(attention.inputs[0]) or (0, 0)
+    attended = attention.outputs[0]
+    swapped = only_user(attended, "Transpose")
+    merged = only_user(swapped, "Reshape")
+    if swapped is not None and is_transposed(swapped.producer()) and has_width(merged, heads * head_dim):
+        take_over(merged, result)  # type: ignore[arg-type]  # has_width has seen it
+        return
+    tape = ir.tape.Tape()
+    apart = tape.op("Reshape", [result, register_once(graph, f"apart.{heads}.{head_dim}", [0, 0, heads, head_dim])])
+    again = tape.op("Transpose", [apart], {"perm": SWAPPED})
+    graph.insert_before(attention, tape.nodes)
+    take_over(attended, again)
+
+
+def only_user(value: ir.Value | None, op_type: str) -> ir.Value | None:
+    """What the only user of a value makes of it, if that is an operator of this type."""
+    users = list(value.consumers()) if value is not None else []
+    return users[0].outputs[0] if len(users) == 1 and users[0].op_type == op_type else None
 
 
 def is_mask_of(mask: ir.Value | None, comparison: str, lengths: str) -> bool:
@@ -86,104 +130,3 @@ def is_write(node: ir.Node | None) -> bool:
         and (axis is None or axis.as_int() in (-2, 2))
         and (mode is None or mode.as_string() == "linear")
     )  # fmt: skip
-
-
-def num_heads(query: ir.Value | None) -> int:
-    """The second extent of (batch, num_heads, q_len, head_dim)."""
-    extent = query.shape[1] if query is not None and query.shape is not None else None
-    if not isinstance(extent, int):
-        raise PreconditionError(f"the number of heads of {query} is not known")
-    return extent
-
-
-class CachedAttention(InPlacePass):
-    """Self-attention over the caches becomes GroupQueryAttention.
-
-    Requires: the step graph of `edgeformer.runtime.names`. Ensures: no Attention reads a cache; the rows' lengths are
-    inputs. With several new tokens in a row, the kernel takes empty caches only, or a batch of one.
-    """
-
-    def call(self, model: ir.Model) -> PassResult:
-        graph = model.graph
-        found = [node for node in graph if node.op_type == "Attention" and producer(node.inputs[1], "TensorScatter")]
-        if not found:
-            return PassResult(model, modified=False)
-        last = add_input(graph, names.LAST_POSITIONS, ir.DataType.INT32, ("batch",))
-        total = add_input(graph, names.TOTAL_LENGTH, ir.DataType.INT32, (1,))
-        for node in found:
-            self.rewrite(graph, node, last, total)
-        model.opset_imports[MICROSOFT] = 1
-        return PassResult(model, modified=True)
-
-    def rewrite(self, graph: ir.Graph, node: ir.Node, last: ir.Value, total: ir.Value) -> None:
-        query, key, value, mask = node.inputs[:4]
-        writes = [producer(cache, "TensorScatter") for cache in (key, value)]
-        merged = heads_merged(node)
-        if not all(map(is_write, writes)) or merged is None or not is_mask_of(mask, "LessOrEqual", names.CACHE_LENGTHS):
-            raise PreconditionError(f"{node.name}: not a causal attention over a cache")
-        sources = [before_heads(query), *(before_heads(write.inputs[1]) for write in writes if write)]
-        if None in sources or not is_plain(node):
-            raise PreconditionError(f"{node.name}: not a plain attention between split and merged heads")
-        heads, head_dim = num_heads(query), query.shape[-1] if query is not None and query.shape is not None else None
-        if not isinstance(head_dim, int) or head_dim % HEAD_STEP:
-            raise PreconditionError(
-                f"{node.name}: heads are {head_dim} wide, GroupQueryAttention takes multiples of {HEAD_STEP}"
-            )
-        new = ir.node(
-            "GroupQueryAttention",
-            [*sources, *(write.inputs[0] for write in writes if write), last, total],
-            {"num_heads": heads, "kv_num_heads": num_heads(key)},
-            domain=MICROSOFT,
-            num_outputs=3,
-            name=node.name,
-        )
-        graph.insert_before(node, new)
-        for old, replacement in zip((merged.outputs[0], key, value), new.outputs, strict=True):
-            assert old is not None
-            take_over(old, replacement)
-
-
-class SourceAttention(InPlacePass):
-    """Attention under a source mask becomes MultiHeadAttention with the source lengths as its mask.
-
-    Requires: an encoder or step graph of `edgeformer.runtime.names`. Ensures: no Attention is left over a source. In a
-    step graph, each source may serve several consecutive rows (the beams of one source): their queries attend side by
-    side, so that the encoder's keys and values are not repeated.
-    """
-
-    def call(self, model: ir.Model) -> PassResult:
-        graph = model.graph
-        found = [
-            node for node in graph
-            if node.op_type == "Attention" and is_mask_of(node.inputs[3], "Less", names.SOURCE_LENGTHS)
-        ]  # fmt: skip
-        if not found:
-            return PassResult(model, modified=False)
-        tape = ir.tape.Tape()
-        lengths = tape.op("Cast", [graph_input(graph, names.SOURCE_LENGTHS)], {"to": ir.DataType.INT32})
-        graph.insert_before(graph[0], tape.nodes)
-        for node in found:
-            self.rewrite(graph, node, lengths)
-        model.opset_imports[MICROSOFT] = 1
-        return PassResult(model, modified=True)
-
-    def rewrite(self, graph: ir.Graph, node: ir.Node, lengths: ir.Value) -> None:
-        query, key, value = node.inputs[:3]
-        merged, x = heads_merged(node), before_heads(query)
-        if merged is None or x is None or query is None or key is None or value is None or not is_plain(node):
-            raise PreconditionError(f"{node.name}: not an attention between split and merged heads")
-        tape = ir.tape.Tape()
-        attributes = {"num_heads": num_heads(query)}
-        if key.is_graph_input():
-            by_source = add_input(graph, names.SOURCE_SHAPE, ir.DataType.INT64, (3,))
-            by_row = add_input(graph, names.ROW_SHAPE, ir.DataType.INT64, (3,))
-            x = tape.op("Reshape", [x, by_source])
-            attended = tape.op("MultiHeadAttention", [x, key, value, None, lengths], attributes, domain=MICROSOFT)
-            result = tape.op("Reshape", [attended, by_row])
-        else:
-            inputs = [x, before_heads(key), before_heads(value), None, lengths]
-            if None in inputs[:3]:
-                raise PreconditionError(f"{node.name}: not an attention between split and merged heads")
-            result = tape.op("MultiHeadAttention", inputs, attributes, domain=MICROSOFT)
-        graph.insert_before(node, tape.nodes)
-        take_over(merged.outputs[0], result)

@@ -5,37 +5,62 @@ cache_lengths -> Unsqueeze -> Add(Range(q_len)) -> Clip -> Gather        becomes
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
+from onnx_ir.passes import InPlacePass, PassResult
 
-from edgeformer.exporter.ort_cpu.matching import add_input, ancestry, graph_input
+from edgeformer.exporter.ort_cpu.matching import add_input, ancestry, constant, has_input
+from edgeformer.exporter.ort_cpu.probing import Array, Step, values_in
 from edgeformer.runtime import names
+
+STEPS = (Step((0, 0), 3, 8), Step((4, 0, 1), 1, 8), Step((1 << 20, 7), 5, 8))  # the last beyond every table
 
 
 class GivenPositions(InPlacePass):
-    """Requires: a step graph whose attentions do not read cache_lengths any more. Ensures: nothing does."""
+    """Requires: the step graph of `edgeformer.runtime.names`. Ensures: nothing computes where new tokens stand.
+
+    A table that is read at positions up to its end is read at those that are given, which are clamped to the model's.
+    """
 
     def call(self, model: ir.Model) -> PassResult:
         graph = model.graph
-        lengths = next((value for value in graph.inputs if value.name == names.CACHE_LENGTHS), None)
-        if lengths is None:
+        if not has_input(graph, names.CACHE_LENGTHS):
             return PassResult(model, modified=False)
-        clips = [n for n in graph if n.op_type == "Clip" and names.CACHE_LENGTHS in ancestry(n.outputs[0])[1]]
-        if len(clips) != 1:
-            raise PreconditionError(f"{len(clips)} clipped positions, expected 1")
-        positions = add_input(graph, names.POSITIONS, ir.DataType.INT64, ("batch", "q_len"))
-        clips[0].outputs[0].replace_all_uses_with(positions)
-        remove_dead(graph, clips[0])
-        if list(lengths.uses()):
-            raise PreconditionError(f"{names.CACHE_LENGTHS} is used for more than positions")
-        graph.inputs.remove(graph_input(graph, names.CACHE_LENGTHS))
-        return PassResult(model, modified=True)
+        candidates = [value for node in graph for value in node.outputs if may_be_positions(value)]
+        found = [value for value in candidates if are_positions(graph, value)]
+        if found:
+            positions = add_input(graph, names.POSITIONS, ir.DataType.INT64, ("batch", "q_len"))
+            for value in found:
+                value.replace_all_uses_with(positions)
+        return PassResult(model, modified=bool(found))
 
 
-def remove_dead(graph: ir.Graph, node: ir.Node) -> None:
-    """Remove a node that nothing uses, and what was computed for it alone."""
-    parents = [value.producer() for value in node.inputs if value is not None]
-    graph.remove(node, safe=True)
-    for parent in parents:
-        if parent is not None and parent.graph is graph and not any(list(v.uses()) for v in parent.outputs):
-            remove_dead(graph, parent)
+def may_be_positions(value: ir.Value) -> bool:
+    if value.dtype != ir.DataType.INT64 or value.shape is None or len(value.shape) != 2:
+        return False
+    inputs = ancestry(value)[1]
+    return names.CACHE_LENGTHS in inputs and inputs <= {names.CACHE_LENGTHS, names.INPUT_IDS}
+
+
+def are_positions(graph: ir.Graph, value: ir.Value) -> bool:
+    """Whether a value is each new token's position, or the end of the table that it is looked up in if that is less."""
+    found = []
+    for step in STEPS:
+        values = values_in(graph, [value], step)
+        if values is None or values[0].shape != step.positions.shape:
+            return False
+        found.append(values[0])
+    last = int(max(array.max() for array in found))
+    if last < max(step.positions.max() for step in STEPS) and not indexes_tables_of(value, last + 1):
+        return False
+    return all(equal(array, step, last) for array, step in zip(found, STEPS, strict=True))
+
+
+def equal(found: Array, step: Step, last: int) -> bool:
+    return bool((found == np.minimum(step.positions, last)).all())
+
+
+def indexes_tables_of(value: ir.Value, rows: int) -> bool:
+    """Whether it is used for nothing else than to look up rows of tables that are as long."""
+    tables = [constant(node.inputs[0]) if node.op_type == "Gather" else None for node in value.consumers()]
+    return bool(tables) and all(table is not None and table.shape[0] == rows for table in tables)

@@ -70,6 +70,12 @@ def register(graph: ir.Graph, name: str, array: NDArray[np.generic]) -> ir.Value
     return value
 
 
+def register_once(graph: ir.Graph, name: str, numbers: list[int], dtype: str = "int64") -> ir.Value:
+    """A small initializer that several nodes share, by its name."""
+    known = graph.initializers.get(name)
+    return known if known is not None else register(graph, name, np.array(numbers, dtype))
+
+
 def ancestry(value: ir.Value | None) -> tuple[set[str], set[str]]:
     """Operator types and graph inputs that value is computed from."""
     operators: set[str] = set()
@@ -89,6 +95,11 @@ def ancestry(value: ir.Value | None) -> tuple[set[str], set[str]]:
                 seen.add(parent)
                 waiting.append(parent)
     return operators, inputs
+
+
+def has_input(graph: ir.Graph, name: str) -> bool:
+    """Whether the graph has an input of this name."""
+    return any(value.name == name for value in graph.inputs)
 
 
 def graph_input(graph: ir.Graph, name: str) -> ir.Value:

@@ -5,7 +5,7 @@
        '-> MatMul(C) -> Add(c)                                                         '->
 
 One large product keeps the cores busier than three small ones. Where all parts go to one GroupQueryAttention, that
-takes them unsplit.
+takes them unsplit. Without biases there are no Adds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from edgeformer.exporter.ort_cpu.matching import Product, constant, products, re
 
 
 class PackProjections(InPlacePass):
-    """Ensures: no two biased MatMul with constant weights read the same value."""
+    """Ensures: no two MatMul with constant weights read the same value, but for one with a bias and one without."""
 
     def call(self, model: ir.Model) -> PassResult:
-        siblings: defaultdict[ir.Value, list[Product]] = defaultdict(list)
+        siblings: defaultdict[tuple[ir.Value, bool], list[Product]] = defaultdict(list)
         for product in products(model.graph):
-            if product.add is not None:
-                siblings[product.x].append(product)
+            siblings[product.x, product.bias is None].append(product)
         groups = [group for group in siblings.values() if len(group) > 1]
         for group in groups:
             self.pack(model.graph, group)
@@ -39,13 +38,14 @@ class PackProjections(InPlacePass):
         # GroupQueryAttention wants query, key, value; the order of anything else does not matter.
         order = {value: i for p in group for use in p.result.consumers() for i, value in enumerate(use.inputs)}
         parts = sorted(group, key=lambda product: order[product.result])
-        biases = [np.asarray(constant(part.bias)) for part in parts]
         name = f"{parts[0].name}.packed"
         weight = register(graph, f"{name}.weight", np.concatenate([part.weight for part in parts], axis=1))
-        bias = register(graph, f"{name}.bias", np.concatenate(biases))
-        sizes = register(graph, f"{name}.sizes", np.array([len(b) for b in biases], np.int64))
+        sizes = register(graph, f"{name}.sizes", np.array([part.weight.shape[1] for part in parts], np.int64))
         tape = ir.tape.Tape()
-        packed = tape.op("Add", [tape.op("MatMul", [parts[0].x, weight]), bias])
+        packed = tape.op("MatMul", [parts[0].x, weight])
+        if parts[0].bias is not None:
+            biases = np.concatenate([np.asarray(constant(part.bias)) for part in parts])
+            packed = tape.op("Add", [packed, register(graph, f"{name}.bias", biases)])
         split = tape.op_multi_out("Split", [packed, sizes], {"axis": -1}, num_outputs=len(parts))
         graph.insert_before(group[0].node, tape.nodes)
         for piece, part in zip(split, parts, strict=True):

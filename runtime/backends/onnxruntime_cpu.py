@@ -12,7 +12,7 @@ from edgeformer.runtime.backends import Floats, Ints, older
 from edgeformer.runtime.backends.onnxruntime_encoder import OnnxRuntimeEncoder
 from edgeformer.runtime.backends.onnxruntime_frames import Spares
 from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Sessions, installed_version
-from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, SteppingRows
+from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, Held, SteppingRows
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.encoder_records import EncoderRecord
 
@@ -100,6 +100,7 @@ class OnnxRuntimeRows(SteppingRows):
 
     caches: Floats
     encoded: list[Floats]
+    comes_apart = True
 
     def __init__(
         self, executor: OnnxRuntimeExecutor, batch: int, limit: int, source_lengths: Ints, encoded: list[Floats]
@@ -134,6 +135,14 @@ class OnnxRuntimeRows(SteppingRows):
         grown[:, :, :, :capacity] = self.caches
         self.give_caches()
         self.store = self.caches = grown
+
+    def row(self, at: int) -> Held:
+        first = at * len(self.source_lengths) // len(self.cache_lengths)  # a source may serve several rows
+        source = slice(first, first + 1)
+        held = Held(self.executor, self.cache_lengths[at : at + 1], self.source_lengths[source], self.capacity)
+        held.caches = list(self.caches[:, at : at + 1])
+        held.encoded = [array[source] for array in self.encoded]
+        return held
 
     def select(self, rows: Ints, sources: Ints | None = None) -> None:
         _, batch, _, capacity, _ = self.caches.shape

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from edgeformer.runtime import names
 from edgeformer.runtime.backends import Floats, Ints
+from edgeformer.runtime.backends.onnxruntime_rotation import Tables
 from edgeformer.runtime.backends.onnxruntime_sessions import Binding
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Spares:
 
 
 class Frame:
-    """The buffers of a step of one shape, bound once; caches and sources are bound when they change."""
+    """The buffers of a step of one shape, bound once; caches, sources and tables are bound when they change."""
 
     def __init__(self, executor: GraphExecutor, shape: tuple[int, int, int, int]) -> None:
         sizes = self.sizes = executor.sizes
@@ -59,6 +60,7 @@ class Frame:
         self.logits = np.empty((batch, wanted, sizes.vocab_size), np.float32)
         self.caches: Buffers | None = None
         self.encoded: Buffers | None = None
+        self.tables: Tables | None = None
         given: dict[str, NDArray[Any]] = {
             names.INPUT_IDS: self.ids,
             names.CACHE_LENGTHS: self.cache_lengths,
@@ -76,7 +78,7 @@ class Frame:
         self.binding.inputs(self.given)
         self.binding.outputs({names.LOGITS: self.logits})
 
-    def attach(self, caches: Buffers, encoded: Buffers, source_lengths: Ints) -> None:
+    def attach(self, caches: Buffers, encoded: Buffers, source_lengths: Ints, tables: Tables) -> None:
         if self.caches is not caches:
             self.binding.inputs(dict(zip(names.past_names(self.sizes), caches, strict=True)))
             self.binding.outputs(dict(zip(names.present_names(self.sizes), caches, strict=True)))
@@ -84,6 +86,9 @@ class Frame:
         if self.encoded is not encoded:
             self.binding.inputs(dict(zip(names.encoded_names(self.sizes), encoded, strict=True)))
             self.encoded = encoded
+        if self.tables is not tables:
+            self.binding.inputs(tables)
+            self.tables = tables
         self.source_lengths[...] = source_lengths
 
     def choose(self, lengths: Ints | None, logits_at: Ints | None) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from edgeformer.runtime import names
 from edgeformer.runtime.backends import Floats, Ints
 from edgeformer.runtime.backends.onnxruntime_frames import Buffers, Frame, Spares
+from edgeformer.runtime.backends.onnxruntime_long_steps import long_step
+from edgeformer.runtime.backends.onnxruntime_rotation import RotationTables, Tables
 from edgeformer.runtime.backends.onnxruntime_sessions import Sessions, input_type
 from edgeformer.runtime.bundle import ROLES, Artifact, Bundle
 
@@ -29,6 +31,14 @@ class GraphExecutor:
         self.decoder_inputs = {value.name for value in self.decoder.get_inputs()}
         self.dtype = input_type(self.decoder, names.past_names(self.sizes)[0])
         self.spares = Spares()
+        self.rotation: RotationTables | None = None
+        if names.ROTATION in artifact.graphs:
+            self.rotation = RotationTables(sessions.open(names.ROTATION), self.sizes.max_positions - 1, self.dtype)
+        self.no_tables: Tables = {}
+
+    def tables(self, capacity: int) -> Tables:
+        """What turns queries and keys in caches of this capacity, where something does."""
+        return self.rotation.reaching(capacity) if self.rotation is not None else self.no_tables
 
     def padded(self, sources: Sequence[Sequence[int]], lengths: Ints) -> Ints:
         """The sources' ids, (batch, longest source)."""
@@ -38,24 +48,69 @@ class GraphExecutor:
         return ids
 
 
-class SteppingRows(abc.ABC):
-    """Rows over caches that the step graph updates in place, wherever those are.
+class Held:
+    """Rows, or one of them: what they hold, and steps of it that the kernels take as they are.
 
     Attributes:
         caches: keys and values of each layer, (batch, num_kv_heads, capacity, head_dim) each.
         encoded: the sources' keys and values, (sources, num_heads, longest source, head_dim) each; none where the model
             reads no source.
+        cache_lengths: (batch,), tokens that each row holds.
+        longest: the most of them.
     """
 
     caches: Buffers
     encoded: Buffers
 
-    def __init__(self, executor: GraphExecutor, batch: int, source_lengths: Ints, limit: int, capacity: int) -> None:
-        self.executor, self.limit, self.capacity = executor, limit, capacity
-        self.source_lengths = source_lengths
-        self.cache_lengths = np.zeros(batch, np.int64)
-        self.longest = 0
+    def __init__(self, executor: GraphExecutor, cache_lengths: Ints, source_lengths: Ints, capacity: int) -> None:
+        self.executor, self.capacity = executor, capacity
+        self.cache_lengths, self.source_lengths = cache_lengths, source_lengths
+        self.longest = int(cache_lengths.max())
         self.frame: Frame | None = None
+
+    def use_frame(self, q_len: int, wanted: int) -> Frame:
+        shape = (len(self.cache_lengths), len(self.source_lengths), q_len, wanted)
+        frame = self.frame
+        if frame is None or frame.shape != shape:
+            self.give_frame()
+            frame = self.frame = self.executor.spares.take(shape) or Frame(self.executor, shape)
+        frame.attach(self.caches, self.encoded, self.source_lengths, self.executor.tables(self.capacity))
+        return frame
+
+    def give_frame(self) -> None:
+        frame = self.frame
+        if frame is not None and not frame.copied and frame.shape[0] <= Spares.MOST_ROWS and frame.shape[2] == 1:
+            self.executor.spares.keep(frame.shape, frame)
+        self.frame = None
+
+    def run(self, input_ids: Ints, lengths: Ints | None, logits_at: Ints | None) -> Floats:
+        """As `step`, in one run of the graph, and with room for all columns."""
+        frame = self.use_frame(input_ids.shape[1], 1 if logits_at is None else logits_at.shape[1])
+        frame.ids[...] = input_ids
+        frame.choose(lengths, logits_at)
+        frame.place(self.cache_lengths, self.longest)
+        logits = frame.run()
+        if lengths is None:
+            self.cache_lengths += input_ids.shape[1]
+            self.longest += input_ids.shape[1]
+        else:
+            self.cache_lengths += lengths
+            self.longest = int(self.cache_lengths.max())
+        return logits
+
+
+class SteppingRows(Held, abc.ABC):
+    """Rows over caches that the step graph updates in place, wherever those are.
+
+    Attributes:
+        comes_apart: whether a row can be stepped by itself.
+    """
+
+    comes_apart = False
+
+    def __init__(self, executor: GraphExecutor, batch: int, source_lengths: Ints, limit: int, capacity: int) -> None:
+        super().__init__(executor, np.zeros(batch, np.int64), source_lengths, capacity)
+        self.limit = limit
 
     @abc.abstractmethod
     def reserve(self, length: int) -> None:
@@ -64,6 +119,10 @@ class SteppingRows(abc.ABC):
     @abc.abstractmethod
     def give_caches(self) -> None:
         """Give the caches' memory back."""
+
+    def row(self, at: int) -> Held:
+        """One row, in the same memory."""
+        raise NotImplementedError(f"the caches of {type(self).__name__} do not come apart")
 
     def next_capacity(self, length: int) -> int:
         """The capacity to grow to, so that growing is rare.
@@ -75,51 +134,14 @@ class SteppingRows(abc.ABC):
             raise ValueError(f"a row would hold {length} tokens; {self.limit} were asked for")
         return min(self.limit, max(length, 2 * self.capacity))
 
-    def use_frame(self, q_len: int, wanted: int) -> Frame:
-        shape = (len(self.cache_lengths), len(self.source_lengths), q_len, wanted)
-        frame = self.frame
-        if frame is None or frame.shape != shape:
-            self.give_frame()
-            frame = self.frame = self.executor.spares.take(shape) or Frame(self.executor, shape)
-        frame.attach(self.caches, self.encoded, self.source_lengths)
-        return frame
-
-    def give_frame(self) -> None:
-        frame = self.frame
-        if frame is not None and not frame.copied and frame.shape[0] <= Spares.MOST_ROWS and frame.shape[2] == 1:
-            self.executor.spares.keep(frame.shape, frame)
-        self.frame = None
-
     def close(self) -> None:
         self.give_frame()
         self.give_caches()
 
     def step(self, input_ids: Ints, lengths: Ints | None = None, logits_at: Ints | None = None) -> Floats:
-        batch, q_len = input_ids.shape
+        q_len = input_ids.shape[1]
         if self.longest + q_len > self.capacity:
             self.reserve(self.longest + q_len)
-        if q_len > 1 and batch > 1 and self.longest and self.executor.artifact.long_steps_need_empty_caches:
-            return self.step_by_token(input_ids, lengths, logits_at)
-        frame = self.use_frame(q_len, 1 if logits_at is None else logits_at.shape[1])
-        frame.ids[...] = input_ids
-        frame.choose(lengths, logits_at)
-        frame.place(self.cache_lengths, self.longest)
-        logits = frame.run()
-        if lengths is None:
-            self.cache_lengths += q_len
-            self.longest += q_len
-        else:
-            self.cache_lengths += lengths
-            self.longest = int(self.cache_lengths.max())
-        return logits
-
-    def step_by_token(self, input_ids: Ints, lengths: Ints | None, logits_at: Ints | None) -> Floats:
-        """The same result by steps of one token, for kernels that take several into empty caches only."""
-        batch, q_len = input_ids.shape
-        lengths = np.full(batch, q_len, np.int64) if lengths is None else lengths
-        before = self.cache_lengths.copy()
-        logits = np.stack([self.step(input_ids[:, t : t + 1])[:, 0].copy() for t in range(q_len)], axis=1)
-        self.cache_lengths[...] = before + lengths
-        self.longest = int(self.cache_lengths.max())
-        at = (lengths - 1)[:, None] if logits_at is None else logits_at
-        return logits[np.arange(batch)[:, None], at]
+        if q_len > 1 and (logits := long_step(self, input_ids, lengths, logits_at)) is not None:
+            return logits
+        return self.run(input_ids, lengths, logits_at)
