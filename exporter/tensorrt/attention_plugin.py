@@ -45,7 +45,7 @@ but it must be finite. Writes at or past capacity are dropped. Unwritten parts o
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult
+from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 
 from edgeformer.exporter.ort_cpu.matching import graph_input, take_over
 from edgeformer.exporter.tensorrt.attention_matching import Attention, attentions
@@ -73,6 +73,12 @@ class PluginAttention(InPlacePass):
         return PassResult(model, modified=bool(found))
 
     def rewrite(self, graph: ir.Graph, attention: Attention, lengths: ir.Value) -> None:
+        if attention.window is None:
+            what = "is added to the scores" if attention.adds_mask else "hides more than lengths and a window do"
+            raise PreconditionError(
+                f"{attention.node.name}: its mask {what}, which our own kernels do not take: choose the native or the "
+                "primitive form"
+            )
         attributes: dict[str, str | int | float] = {
             "scale": attention.scale, "num_heads": attention.num_heads, "num_kv_heads": attention.num_kv_heads,
             "plugin_namespace": DOMAIN, "plugin_version": str(VERSION),
@@ -80,7 +86,7 @@ class PluginAttention(InPlacePass):
         old = [attention.node.outputs[0], *(write.outputs[0] for write in attention.writes)]
         inputs: list[ir.Value | None] = [attention.query, attention.key, attention.value, lengths]
         if attention.writes:
-            attributes["window"] = 0
+            attributes["window"] = attention.window
             new, past = ([write.inputs[i] for write in attention.writes] for i in (1, 0))
             inputs = [attention.query, *new, *past, lengths]
         node = ir.node(

@@ -19,9 +19,8 @@ from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 
 from edgeformer.exporter.ort_cpu.matching import graph_input, register, take_over
 from edgeformer.exporter.tensorrt.attention_matching import Attention, attentions
+from edgeformer.exporter.tensorrt.finite_masks import HIDDEN
 from edgeformer.runtime import names
-
-HIDDEN = -32768.0  # a power of two: exact in float16 and bfloat16
 
 
 class PrimitiveAttention(InPlacePass):
@@ -65,7 +64,9 @@ class PrimitiveAttention(InPlacePass):
 
 
 def additive(graph: ir.Graph, attention: Attention) -> ir.Value:
-    """0 where the boolean mask allows, HIDDEN elsewhere."""
+    """0 where a boolean mask allows, HIDDEN elsewhere; another is added as it is."""
+    if attention.adds_mask:
+        return attention.mask
     dtype = attention.query.dtype
     assert dtype is not None
     name = attention.mask.name

@@ -30,7 +30,8 @@ def make_engines(job: Job) -> Artifact:
         TargetError, LimitsError, BackendUnavailableError: before any work, what cannot be done here.
         NotEnoughMemoryError, BuildError, ParityError: what went wrong.
     """
-    solved = solve(job.bundle.manifest.sizes, job.options)
+    manifest = job.bundle.manifest
+    solved = solve(manifest.kind, manifest.sizes, job.options)
     installed = check_possible(job)
     inputs = prepare(job, solved, installed)
     reports = {role: build(job, installed, solved, role, dims) for role, dims in inputs.items()}

@@ -16,6 +16,7 @@ from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
 from edgeformer.exporter.tensorrt.attention_native import NativeAttention
 from edgeformer.exporter.tensorrt.attention_plugin import PluginAttention
 from edgeformer.exporter.tensorrt.attention_primitive import PrimitiveAttention
+from edgeformer.exporter.tensorrt.finite_masks import FiniteMasks
 from edgeformer.exporter.tensorrt.next_tokens import NextTokens
 from edgeformer.exporter.tensorrt.static_capacity import StaticCapacity
 from edgeformer.exporter.tensorrt.typed import Typed
@@ -73,7 +74,8 @@ def rewrite(
         "primitive": PrimitiveAttention(),
     }
     passes: list[InPlacePass | None] = [
-        WantedRows() if role == "decoder" else None,
+        WantedRows(),
+        FiniteMasks(),
         weight_only,
         Typed(narrow),
         forms[attention],

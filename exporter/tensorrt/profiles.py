@@ -1,6 +1,6 @@
 """Optimization profiles: least, usual and most of every dimension, solved from a model's sizes and what was asked for.
 
-The step graph has two, 0 for prefill and 1 for decoding, where q_len and n are 1; the encoder has one.
+The step graph has two, 0 for prefill and 1 for decoding, where q_len and n are 1; an encoder has one.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from edgeformer.exporter.tensorrt.options import EngineOptions
-from edgeformer.runtime.bundle import Limits
+from edgeformer.exporter.tensorrt.options import EngineOptions, flag
+from edgeformer.runtime.bundle import Kind, Limits
 from edgeformer.runtime.errors import LimitsError
 from edgeformer.runtime.names import Dims, Sizes
 
@@ -17,43 +17,75 @@ Profile = Mapping[str, Limits]  # of every symbolic dimension
 Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # of one input: least, usual, most
 
 CAPACITY = SOURCE_LEN = 512  # never the full context of a model with a long one, unless it is asked for
-BATCH: Limits = (1, 8, 64)  # 12 sources with 4 beams each are 48 rows
-Q_LEN = 32  # prompts of translation models are short; longer ones are taken in several steps
+BATCH: dict[Kind, Limits] = {
+    "encoder-decoder": (1, 8, 64),  # 12 sources with 4 beams each are 48 rows
+    "decoder": (1, 4, 32),  # large vocabularies: each row brings 32 positions' logits to the activations
+    "encoder": (1, 8, 64),
+}
+# Of a step: what a translation begins with is one token, a language model's prompt a page. Longer ones are taken in
+# several steps.
+Q_LEN: dict[Kind, int] = {"encoder-decoder": 32, "decoder": 256, "encoder": 0}
+WANTED = 32  # positions of a row whose logits are given at once
 ONE: Limits = (1, 1, 1)
 HEADS = 4  # TensorRT's attention kernel for a single query of a single row needs as many
+WITHOUT_MEANING: dict[Kind, dict[str, str]] = {
+    "encoder-decoder": {},
+    "decoder": {"source_len": "a language model reads no source: its prompts count as --capacity"},
+    "encoder": dict.fromkeys(("q_len", "capacity"), "an encoder keeps no cache: --source-len is what it reads"),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Solved:
-    """Profiles of each role, in the engine's order, and the capacity that the step graph gets."""
+    """Profiles of each role, in the engine's order, and the capacity that the step graph gets: 0 where there is none."""
 
     capacity: int
     profiles: Mapping[str, tuple[Profile, ...]]
 
 
-def solve(sizes: Sizes, options: EngineOptions) -> Solved:
-    """The profiles of both graphs.
+def solve(kind: Kind, sizes: Sizes, options: EngineOptions) -> Solved:
+    """The profiles of a model's graphs.
+
+    Args:
+        kind: of the model.
+        sizes: its sizes.
+        options: what was asked for.
 
     Raises:
         LimitsError: what was asked for contradicts itself or the model, with every problem.
     """
+    without = WITHOUT_MEANING[kind]
+    positions = sizes.max_positions if kind == "encoder" else sizes.max_source_positions
     capacity = options.capacity if options.capacity is not None else min(sizes.max_positions, CAPACITY)
-    batch = options.batch or BATCH
-    source_len = options.source_len or rising(min(sizes.max_positions, SOURCE_LEN))
-    q_len = options.q_len or rising(min(max(capacity, 1), Q_LEN))
-    given = {"--batch": batch, "--q-len": q_len, "--source-len": source_len}
+    given = {"batch": options.batch or BATCH[kind]}
+    if "q_len" not in without:
+        given["q_len"] = options.q_len or rising(min(max(capacity, 1), Q_LEN[kind]))
+    if "source_len" not in without:
+        given["source_len"] = options.source_len or rising(min(positions, SOURCE_LEN))
     problems = [
-        *(problem for option, limits in given.items() if (problem := not_rising(option, limits))),
-        *(problem for option in ("--batch", "--q-len") if (problem := not_from_one(option, given[option]))),
-        *too_long(sizes, capacity, q_len, source_len),
+        *(f"{flag(name)} is without meaning: {why}" for name, why in without.items() if getattr(options, name)),
+        *(problem for name, limits in given.items() if (problem := not_rising(flag(name), limits))),
+        *(problem for name in ("batch", "q_len") if (problem := not_from_one(flag(name), given.get(name, ONE)))),
+        *too_long(sizes, capacity, given.get("q_len", ONE), given.get("source_len", ONE), positions),
     ]
     if problems:
         raise LimitsError("the engine's limits", problems)
-    both = {"batch": batch, "source_len": source_len}
-    prefill = {**both, "q_len": q_len, "n": (1, 1, q_len[2])}
+    return solved(kind, sizes, 0 if kind == "encoder" else capacity, given)
+
+
+def solved(kind: Kind, sizes: Sizes, capacity: int, given: Mapping[str, Limits]) -> Solved:
+    """What follows from limits that fit together."""
+    longest = given["source_len" if kind == "encoder" else "q_len"]
+    wanted = (1, 1, min(longest[2], WANTED))
+    if kind == "encoder":
+        return Solved(capacity, {"encoder": ({**given, "n": wanted},)})
     # Up to two queries have a kernel where a model's few heads leave one query none.
-    decode = {**both, "q_len": ONE if sizes.num_heads >= HEADS else (1, 1, 2), "n": ONE}
-    return Solved(capacity, {"encoder": (both,), "decoder": (prefill, decode)})
+    single = ONE if sizes.num_heads >= HEADS else (1, 1, 2)
+    decoder = ({**given, "n": wanted}, {**given, "q_len": single, "n": ONE})
+    if kind == "decoder":
+        return Solved(capacity, {"decoder": decoder})
+    encoder = {name: limits for name, limits in given.items() if name != "q_len"}
+    return Solved(capacity, {"encoder": (encoder,), "decoder": decoder})
 
 
 def rising(most: int) -> Limits:
@@ -74,14 +106,15 @@ def not_from_one(option: str, limits: Limits) -> str | None:
     return f"{option} goes from {least}, expected from 1: take 1:{usual}:{most}" if 1 < least <= usual <= most else None
 
 
-def too_long(sizes: Sizes, capacity: int, q_len: Limits, source_len: Limits) -> Iterator[str]:
+def too_long(sizes: Sizes, capacity: int, q_len: Limits, source_len: Limits, source_positions: int) -> Iterator[str]:
     held = f"the model has {sizes.max_positions} positions"
     if not 1 <= capacity <= sizes.max_positions:
         yield f"--capacity is {capacity}, and {held}: choose 1 to {sizes.max_positions}"
     elif q_len[2] > capacity:
         yield f"--q-len goes to {q_len[2]}, and a cache holds {capacity} tokens: lower it, or raise --capacity"
-    if source_len[2] > sizes.max_positions:
-        yield f"--source-len goes to {source_len[2]}, and {held}: choose at most {sizes.max_positions}"
+    if source_len[2] > max(source_positions, 1):
+        read = f"the model reads {source_positions} positions"
+        yield f"--source-len goes to {source_len[2]}, and {read}: choose at most {source_positions}"
 
 
 def input_shapes(inputs: Mapping[str, Dims], profiles: Sequence[Profile]) -> list[dict[str, Shapes]]:

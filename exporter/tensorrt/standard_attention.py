@@ -55,8 +55,6 @@ def attend(tape: ir.tape.Tape, node: ir.Node, key: ir.Value, value: ir.Value, ma
 
 
 def cached(tape: ir.tape.Tape, node: ir.Node, constants: dict[str, ir.Value]) -> list[ir.Value]:
-    if node.attributes["window"].as_int():
-        raise PreconditionError(f"{node.name}: a sliding window has no standard operator")
     query, *new, past_key, past_value, lengths = given(node)
     start = tape.op("Cast", [lengths], {"to": ir.DataType.INT64})
     key, value = (
@@ -66,7 +64,11 @@ def cached(tape: ir.tape.Tape, node: ir.Node, constants: dict[str, ir.Value]) ->
     # (batch, 1, q_len, 1) against (capacity,)
     at = tape.op("Unsqueeze", [start, constants["behind_batch"]])
     columns = tape.op("Unsqueeze", [count(tape, query, 2, constants), constants["around_q_len"]])
-    mask = tape.op("LessOrEqual", [count(tape, key, 2, constants), tape.op("Add", [at, columns])])
+    keys, queries = count(tape, key, 2, constants), tape.op("Add", [at, columns])
+    mask = tape.op("LessOrEqual", [keys, queries])
+    if window := node.attributes["window"].as_int():
+        width = tape.initializer(ir.tensor(np.array(window, np.int64), name=f"{node.name}.window"))
+        mask = tape.op("And", [mask, tape.op("Greater", [keys, tape.op("Sub", [queries, width])])])
     return [attend(tape, node, key, value, mask), key, value]
 
 

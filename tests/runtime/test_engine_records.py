@@ -21,7 +21,7 @@ def written(tiny_bundle: Path, folder: Path, **changes: Any) -> Path:
     engine = Engine(
         module="tensorrt_rtx", version="1.7.1.116", compute_capabilities=("8.9",), platform="linux-x86_64",
         graphs={}, version_compatible=False, hardware_compatible=False, stripped=False, dtype="float16", capacity=16,
-        profiles=solve(manifest.sizes, EngineOptions(capacity=16)).profiles, memory={"encoder": 1},
+        profiles=solve(manifest.kind, manifest.sizes, EngineOptions(capacity=16)).profiles, memory={"encoder": 1},
     )  # fmt: skip
     first = dataclasses.replace(manifest.artifacts[0], engine=engine)
     values = json.loads(dataclasses.replace(manifest, artifacts=(first,)).to_json())

@@ -23,12 +23,14 @@ def sizes(max_positions: int = 100, num_heads: int = 8) -> Sizes:
 
 def problems(**options: Any) -> tuple[str, ...]:
     with pytest.raises(LimitsError) as caught:
-        solve(sizes(), EngineOptions(**options))
+        solve("encoder-decoder", sizes(), EngineOptions(**options))
     return caught.value.problems
 
 
 def test_the_step_graph_has_a_profile_for_prefill_and_one_for_decoding_and_the_encoder_has_one() -> None:
-    solved = solve(sizes(), EngineOptions(batch=(1, 2, 4), q_len=(1, 3, 20), source_len=(2, 5, 50), capacity=70))
+    solved = solve(
+        "encoder-decoder", sizes(), EngineOptions(batch=(1, 2, 4), q_len=(1, 3, 20), source_len=(2, 5, 50), capacity=70)
+    )
     both = {"batch": (1, 2, 4), "source_len": (2, 5, 50)}
     prefill, decode = solved.profiles["decoder"]
     assert solved.capacity == 70
@@ -39,7 +41,9 @@ def test_the_step_graph_has_a_profile_for_prefill_and_one_for_decoding_and_the_e
 
 def test_a_model_of_few_heads_decodes_with_up_to_two_queries() -> None:
     for heads, q_len in ((3, (1, 1, 2)), (4, (1, 1, 1))):
-        assert solve(sizes(num_heads=heads), EngineOptions()).profiles["decoder"][1]["q_len"] == q_len
+        assert (
+            solve("encoder-decoder", sizes(num_heads=heads), EngineOptions()).profiles["decoder"][1]["q_len"] == q_len
+        )
 
 
 def test_engines_that_the_runtime_could_not_use_are_refused() -> None:
@@ -53,7 +57,7 @@ def test_engines_that_the_runtime_could_not_use_are_refused() -> None:
 def test_defaults_fit_every_model_and_never_take_a_long_context_whole(positions: int, capacity: int | None) -> None:
     if capacity is not None and capacity > positions:
         capacity = positions
-    solved = solve(sizes(positions), EngineOptions(capacity=capacity))
+    solved = solve("encoder-decoder", sizes(positions), EngineOptions(capacity=capacity))
     assert solved.capacity == (capacity or min(positions, CAPACITY))
     for profile in (*solved.profiles["encoder"], *solved.profiles["decoder"]):
         assert all(1 <= least <= usual <= most for least, usual, most in profile.values())
@@ -85,7 +89,7 @@ def test_more_new_tokens_than_a_cache_holds_are_refused() -> None:
 
 
 def test_inputs_that_share_a_dimension_agree_on_it() -> None:
-    solved, static = solve(sizes(), EngineOptions(capacity=70)), sizes()
+    solved, static = solve("encoder-decoder", sizes(), EngineOptions(capacity=70)), sizes()
     shape = tuple(70 if dim == "capacity" else dim for dim in cache_shape(static))
     inputs = {**step_inputs(static), "past": shape, "encoded": encoded_shape(static)}
     prefill, decode = input_shapes(inputs, solved.profiles["decoder"])
@@ -100,7 +104,9 @@ def test_inputs_that_share_a_dimension_agree_on_it() -> None:
 
 def test_a_dimension_that_no_profile_knows_is_named() -> None:
     with pytest.raises(LimitsError, match="dimension window of input image is in no profile"):
-        input_shapes({"image": ("batch", "window")}, solve(sizes(), EngineOptions()).profiles["encoder"])
+        input_shapes(
+            {"image": ("batch", "window")}, solve("encoder-decoder", sizes(), EngineOptions()).profiles["encoder"]
+        )
 
 
 @pytest.mark.parametrize(
