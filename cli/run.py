@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from edgeformer.cli.inputs import Line
-    from edgeformer.runtime import Generation, GenerationConfig, Model
+    from edgeformer.runtime import EncoderModel, Generation, GenerationConfig, Model
 
 BATCHES = 16  # read ahead, so that inputs of like lengths can be computed together
 
@@ -47,6 +47,11 @@ def run(
     min_new_tokens: Annotated[
         int | None, typer.Option("--min-new-tokens", help="Fewest tokens to generate before the end.")
     ] = None,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Encoders: an input is two texts with a tab between them.")
+    ] = False,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Encoders: cut an input that is too long.")] = False,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Encoders that fill masks: tokens for each.")] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Most inputs that are computed together.")] = 64,
     threads: Annotated[int | None, typer.Option("--threads", help="Cores to use; all by default.")] = None,
     stream: Annotated[
@@ -69,6 +74,9 @@ def run(
     One text on the command line gives its result alone; otherwise each line is the input, a tab and the result, and
     with --num-return-sequences another tab and the score. Options that are not given are the checkpoint's own.
 
+    An encoder does what its head is for: embeddings (and how similar they are), classes, labels of tokens, or words
+    for the masks in a text.
+
     Example:
       edgeformer run bundle/ hello
       edgeformer run bundle/ --file words.txt --num-beams 4 --json
@@ -77,32 +85,57 @@ def run(
     if stream and as_json:
         raise typer.BadParameter("--stream prints text as it comes, --json whole results: give one of them")
     from edgeformer.cli import inputs, progress
-    from edgeformer.runtime import load
+    from edgeformer.cli.run_encoder import encoder_options, run_encoder
+    from edgeformer.runtime import load, load_encoder
+    from edgeformer.runtime.bundle import read_manifest
 
     lines = inputs.given(texts or [], file)
+    alone = texts is not None and len(texts) == 1 and isinstance(lines, list)
+    total = len(lines) if isinstance(lines, list) else None
+    given: dict[str, Any] = {
+        "num_beams": num_beams,
+        "num_return_sequences": num_return_sequences,
+        "length_penalty": length_penalty,
+        "early_stopping": early_stopping,
+        "max_new_tokens": max_new_tokens,
+        "min_new_tokens": min_new_tokens,
+    }
+    of_encoders = {"pairs": pairs, "truncate": truncate, "top_k": top_k}
+    if read_manifest(bundle).kind == "encoder":
+        refuse_options(given | {"stream": stream or None}, "models that generate")
+        encoder = load_encoder(bundle, artifact, threads=threads)
+        if verbose:
+            print_choice(encoder)
+        wanted = encoder_options(encoder, pairs=pairs, truncate=truncate, top_k=top_k, batch_size=batch_size)
+        with progress.counting("inputs", total, hidden=sys.stdout.isatty()) as on_done:
+            run_encoder(encoder, lines, wanted, on_done, alone=alone, as_json=as_json)
+        return
+    refuse_options({name: value or None for name, value in of_encoders.items()}, "encoders")
     model = load(bundle, artifact, threads=threads)
     if verbose:
         print_choice(model)
-    config = options(
-        model.generation_config,
-        num_beams=num_beams,
-        num_return_sequences=num_return_sequences,
-        length_penalty=length_penalty,
-        early_stopping=early_stopping,
-        max_new_tokens=max_new_tokens,
-        min_new_tokens=min_new_tokens,
-    )
-    alone = texts is not None and len(texts) == 1 and isinstance(lines, list)
+    config = options(model.generation_config, **given)
     if stream:
         print_streams(model, lines, config, alone)
         return
-    total = len(lines) if isinstance(lines, list) else None
     with progress.counting("inputs", total, hidden=sys.stdout.isatty()) as on_done:
         for line, generation in generate(model, lines, config, batch_size, on_done):
             print_generation(line, generation, config, alone=alone, as_json=as_json)
 
 
-def print_choice(model: Model) -> None:
+def refuse_options(given: Mapping[str, Any], whose: str) -> None:
+    """Refuse options that are for other models than the bundle's.
+
+    Raises:
+        OptionError: naming those that were given.
+    """
+    from edgeformer.runtime.errors import OptionError
+
+    if names := [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]:
+        raise OptionError(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} for {whose}, which this is none of")
+
+
+def print_choice(model: Model | EncoderModel) -> None:
     """What was loaded, and why it is none of the bundle's other artifacts."""
     print(f"runs {model.artifact.name}", file=sys.stderr)
     for name, reason in model.passed_over.items():

@@ -66,7 +66,7 @@ def filled_mask(row: EncodedInput, at: int, logits: Floats, top_k: int, text: En
 
 
 def with_word(row: EncodedInput, at: int, word: str) -> str:
-    """An input's text with a word instead of the token there; empty where it was given as ids."""
+    """An input's text with a word instead of the token there; empty where there is no one text."""
     if not row.offsets:
         return ""
     start, end = row.offsets[at]

@@ -36,8 +36,8 @@ class LabelledToken:
     """A token and its likeliest class.
 
     Attributes:
-        text: its part of the input; the vocabulary's spelling where the input was given as ids.
-        start, end: where it stands in the input, in characters; None where that was given as ids.
+        text: its part of the input; the vocabulary's spelling where that was a pair, or ids.
+        start, end: where it stands in the input, in characters; None where that was a pair, or ids.
         token_id: its id.
         label: its class.
         score: the probability of that.
@@ -59,7 +59,7 @@ class Filling:
         token: how it is written.
         token_id: its id.
         score: its probability.
-        text: the input with the token in the mask's place; empty where that was given as ids.
+        text: the input with the token in the mask's place; empty where that was a pair, or ids.
     """
 
     token: str

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Pair = tuple[str, str]
-Input = str | Pair | Sequence[int]
 
 MASKS = ("[MASK]", "<mask>")  # as they are written where no file of the checkpoint says
 SAYING_SO = ("tokenizer_config.json", "special_tokens_map.json")
@@ -29,7 +28,7 @@ class EncodedInput:
     Attributes:
         ids, type_ids: of each token.
         text: what it was made of; empty where it was given as ids, or is a pair.
-        offsets: first character and the one behind the last of each token in the text; none where it was given as ids.
+        offsets: first character and the one behind the last of each token in `text`; none where that is empty.
         is_special: whether each token was added by the tokenizer; none where it was given as ids.
     """
 
@@ -38,6 +37,9 @@ class EncodedInput:
     text: str = ""
     offsets: tuple[tuple[int, int], ...] = ()
     is_special: tuple[bool, ...] = ()
+
+
+Input = str | Pair | Sequence[int] | EncodedInput
 
 
 def is_pair(given: object) -> TypeGuard[Pair]:
@@ -79,7 +81,7 @@ class EncoderText:
         raise BundleError(f"bundle {self.bundle.folder}", ["it has no tokenizer with a mask token: none can be filled"])
 
     def encode(self, given: Input, *, truncate: bool = False) -> EncodedInput:
-        """Ids of a text, of a pair, or of what was given as ids.
+        """Ids of a text, of a pair, or of what was given as ids; what is encoded already stays as it is.
 
         Args:
             given: a text, a tuple of two texts, or token ids with their special tokens.
@@ -88,6 +90,8 @@ class EncoderText:
         Raises:
             InputError: it is empty, too long, or outside the vocabulary.
         """
+        if isinstance(given, EncodedInput):
+            return given
         if not isinstance(given, str) and not is_pair(given):
             return self.checked_ids(cast("Sequence[int]", given), truncate)
         first, second = (given, None) if isinstance(given, str) else given
@@ -100,7 +104,7 @@ class EncoderText:
             ids=tuple(encoding.ids),
             type_ids=tuple(encoding.type_ids),
             text=first if second is None else "",
-            offsets=tuple(encoding.offsets),
+            offsets=tuple(encoding.offsets) if second is None else (),
             is_special=tuple(map(bool, encoding.special_tokens_mask)),
         )
 

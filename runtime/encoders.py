@@ -131,11 +131,11 @@ class EncoderModel:
         """The likeliest class of each token that was in the input; those that the tokenizer added are left out.
 
         Raises:
-            InputError, OptionError: as `encode`; a pair of texts.
+            InputError, OptionError: as `encode`.
             OptionError: the model has no head for it.
         """
         self.require_head("token-classes")
-        rows = self.encode_inputs(inputs, truncate, pairs=False)
+        rows = self.encode_inputs(inputs, truncate)
         labels, scoring = self.record.labels, self.record.scoring
         run = self.run(rows, names.LOGITS, batch_size, on_done)
         found = {i: tuple(labelled_tokens(rows[i], logits, labels, scoring, self.text)) for i, logits in run}
@@ -153,13 +153,13 @@ class EncoderModel:
         """The likeliest tokens for each mask of each input; masks are filled one by one.
 
         Raises:
-            InputError, OptionError: as `encode`; an input without a mask, or a pair of texts.
+            InputError, OptionError: as `encode`; an input without a mask.
             OptionError: the model has no head for it; top_k is out of range.
         """
         self.require_head("masked-tokens")
         if not 1 <= top_k <= self.sizes.vocab_size:
             raise OptionError(f"top_k is {top_k}, expected 1 to {self.sizes.vocab_size}, the vocabulary")
-        rows = self.encode_inputs(inputs, truncate, pairs=False)
+        rows = self.encode_inputs(inputs, truncate)
         masks = [masks_of(row, self.text) for row in rows]
         run = self.run(rows, names.LOGITS, batch_size, on_done, masks)
         found = {
@@ -175,18 +175,15 @@ class EncoderModel:
                 f"call {METHODS[self.record.head]}"
             )
 
-    def encode_inputs(
-        self, inputs: Input | Sequence[Input], truncate: bool, *, pairs: bool = True
-    ) -> list[EncodedInput]:
+    def encode_inputs(self, inputs: Input | Sequence[Input], truncate: bool) -> list[EncodedInput]:
         """The tokens of each input."""
-        if len(inputs) == 0 and not isinstance(inputs, str):
-            raise InputError("there are no inputs: give at least one")
-        if isinstance(inputs, str) or is_pair(inputs) or isinstance(inputs[0], (int, np.integer)):
+        if isinstance(inputs, (str, EncodedInput)) or is_pair(inputs):
             inputs = [cast("Input", inputs)]
-        given = cast("Sequence[Input]", inputs)
-        if not pairs and (found := next(filter(is_pair, given), None)):
-            raise InputError(f"input {found!r:.80} is a pair: give one text")
-        return [self.text.encode(one, truncate=truncate) for one in given]
+        elif len(inputs) == 0:
+            raise InputError("there are no inputs: give at least one")
+        elif isinstance(inputs[0], (int, np.integer)):
+            inputs = [cast("Input", inputs)]
+        return [self.text.encode(one, truncate=truncate) for one in cast("Sequence[Input]", inputs)]
 
     def run(
         self,

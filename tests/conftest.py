@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .encoder_checkpoints import make_encoder_checkpoint
+
 if TYPE_CHECKING:
     from edgeformer.models.transformer import Transformer
 
@@ -157,3 +159,36 @@ def words() -> list[str]:
     lengths = [1, 31, *(rng.randint(1, 12) for _ in range(62))]
     rng.shuffle(lengths)
     return ["".join(rng.choices(LETTERS, k=length)) for length in lengths]
+
+
+@pytest.fixture(scope="session")
+def encoder_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The checkpoint of one of `encoder_checkpoints.ENCODERS`, made once. Copy it to change it."""
+    made: dict[str, Path] = {}
+
+    def make(kind: str) -> Path:
+        if kind not in made:
+            folder = tmp_path_factory.mktemp("encoder") / "checkpoint"
+            folder.mkdir()
+            make_encoder_checkpoint(folder, kind)
+            made[kind] = folder
+        return made[kind]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encoder_bundle(encoder_checkpoint: Callable[[str], Path]) -> Callable[[str], Path]:
+    """Its bundle, with the portable artifact alone, made once. Copy it to change it."""
+    from edgeformer.exporter.exporting import export_checkpoint
+
+    made: dict[str, Path] = {}
+
+    def make(kind: str) -> Path:
+        if kind not in made:
+            checkpoint = encoder_checkpoint(kind)
+            made[kind] = checkpoint.with_name("bundle")
+            export_checkpoint(checkpoint, made[kind])
+        return made[kind]
+
+    return make
