@@ -12,6 +12,7 @@ from edgeformer.runtime.errors import BackendUnavailableError
 # Packages of each extra in pyproject.toml, beyond what every installation has; a test holds the two together.
 EXTRAS = {
     "cpu": ("onnxruntime",),
+    "chat": ("jinja2",),
     "gpu": ("onnxruntime-gpu", "tensorrt", "cuda-python"),
     "rtx": ("tensorrt-rtx-cu13", "cuda-python"),
     "export": ("torch", "jinja2", "onnx", "onnx-ir", "onnxscript", "safetensors", "onnxruntime"),

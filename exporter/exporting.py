@@ -34,8 +34,8 @@ from edgeformer.runtime.errors import CheckpointError, OptionError
 # The checkpoint's own files that a bundle keeps as they are, where the checkpoint has them.
 KEPT = (
     "config.json", "generation_config.json", "tokenizer.json", "target_tokenizer.json", "tokenizer_config.json",
-    "special_tokens_map.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
-    "1_Pooling/config.json",
+    "special_tokens_map.json", "chat_template.jinja", "modules.json", "sentence_bert_config.json",
+    "config_sentence_transformers.json", "1_Pooling/config.json",
 )  # fmt: skip
 
 

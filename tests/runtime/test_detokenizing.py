@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.decoders import Decoder
@@ -72,6 +72,7 @@ HELD_BACK = ("patterns of the whole", "suffixes", "doubles removed")
 
 @pytest.mark.parametrize("cleans", [False, True])
 @pytest.mark.parametrize("kind", TOKENIZERS)
+@settings(deadline=None)
 @given(data=st.data())
 def test_pieces_join_to_the_whole(kind: str, cleans: bool, data: st.DataObject) -> None:
     tokenizer = TOKENIZERS[kind]
@@ -86,6 +87,7 @@ def test_pieces_join_to_the_whole(kind: str, cleans: bool, data: st.DataObject) 
         assert len(found) <= 2
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=" .?!,'nmtsvera", max_size=60), st.integers(1, 7))
 def test_cleaned_pieces_join_to_the_cleaned_whole(text: str, size: int) -> None:
     parts = [text[i : i + size] for i in range(0, len(text), size)]
