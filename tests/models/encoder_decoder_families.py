@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -15,7 +16,6 @@ from edgeformer.models.checkpoint import load_checkpoint
 
 TOLERANCE = 2e-5
 ROWS = ((7, 9), (1, 4), (4, 1), (6, 6))  # (source length, target length)
-CAPACITY = 13
 
 
 def randomized(model: PreTrainedModel, std: float = 0.4) -> PreTrainedModel:
@@ -40,22 +40,24 @@ def saved(model: PreTrainedModel, folder: Path, **changes: Any) -> Path:
     return folder
 
 
+@dataclasses.dataclass(frozen=True)
 class Case:
-    """Rows of several lengths, and what the reference says of each alone."""
+    """Rows of several lengths, and the logits (target_len, vocab_size) that are expected of each."""
 
-    def __init__(self, reference: PreTrainedModel, source_vocab_size: int, vocab_size: int) -> None:
-        generator = torch.Generator().manual_seed(7)
-        draw = lambda size, length: torch.randint(size, (length,), generator=generator)  # noqa: E731
-        self.sources = [draw(source_vocab_size, length) for length, _ in ROWS]
-        self.targets = [draw(vocab_size, length) for _, length in ROWS]
-        self.expected = [
-            reference_logits(reference, source, target)
-            for source, target in zip(self.sources, self.targets, strict=True)
-        ]
+    sources: list[Tensor]
+    targets: list[Tensor]
+    expected: list[Tensor]
 
     @property
     def source_lengths(self) -> Tensor:
         return torch.tensor([len(source) for source in self.sources])
+
+
+def random_case(reference: PreTrainedModel, source_vocab_size: int, vocab_size: int) -> Case:
+    generator = torch.Generator().manual_seed(7)
+    sources = [torch.randint(source_vocab_size, (length,), generator=generator) for length, _ in ROWS]
+    targets = [torch.randint(vocab_size, (length,), generator=generator) for _, length in ROWS]
+    return Case(sources, targets, [reference_logits(reference, *row) for row in zip(sources, targets, strict=True)])
 
 
 @torch.no_grad()
@@ -78,17 +80,20 @@ def close(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)
 
 
-def check(reference: PreTrainedModel, folder: Path) -> nn.Module:
+def check(reference: PreTrainedModel, folder: Path) -> Any:
     """Load what was saved, and hold it against the reference in every way of running it."""
     model = load_checkpoint(folder)
-    case = Case(reference, model.config.source_vocab_size, model.config.vocab_size)
-    with torch.no_grad():
-        rows_alone(model, case)
-        for extra, with_id in ((0, 0), (3, model.config.pad_token_id)):
-            rows_together(model, case, extra, with_id)
-        for sizes in ((3, 2, 1), (1,), (9,), (2, 5)):
-            in_steps(model, case, sizes)
-    return model  # type: ignore[no-any-return]
+    in_every_way(model, random_case(reference, model.config.source_vocab_size, model.config.vocab_size))
+    return model
+
+
+@torch.no_grad()
+def in_every_way(model: Any, case: Case) -> None:
+    rows_alone(model, case)
+    for extra, with_id in ((0, 0), (3, model.config.pad_token_id)):
+        rows_together(model, case, extra, with_id)
+    for sizes in ((3, 2, 1), (1,), (9,), (2, 5)):
+        in_steps(model, case, sizes)
 
 
 def rows_alone(model: Any, case: Case) -> None:
@@ -110,8 +115,9 @@ def in_steps(model: Any, case: Case, sizes: tuple[int, ...]) -> None:
     config, batch = model.config, len(case.targets)
     source = padded(case.sources, max(map(len, case.sources)), config.pad_token_id)
     encoded = model.encode(source, case.source_lengths)
-    shape = (batch, config.num_kv_heads, CAPACITY, config.head_dim)
-    caches = [torch.full(shape, 9.0) for _ in range(2 * config.num_layers)]
+    capacity = max(map(len, case.targets)) + 4
+    shape, dtype = (batch, config.num_kv_heads, capacity, config.head_dim), encoded[0].dtype
+    caches = [torch.full(shape, 9.0, dtype=dtype) for _ in range(2 * config.num_layers)]
     turns = [itertools.cycle(sizes[i % len(sizes) :] + sizes[: i % len(sizes)]) for i in range(batch)]
     done, said = [0] * batch, [list[Tensor]() for _ in range(batch)]
     while any(done[i] < len(target) for i, target in enumerate(case.targets)):
@@ -119,7 +125,7 @@ def in_steps(model: Any, case: Case, sizes: tuple[int, ...]) -> None:
         q_len = max(takes)
         new = [target[at : at + take] for target, at, take in zip(case.targets, done, takes, strict=True)]
         # A row that is done stays at the cache's end, with room for what pads it.
-        lengths = torch.tensor([min(at, CAPACITY - q_len) for at in done])
+        lengths = torch.tensor([min(at, capacity - q_len) for at in done])
         at = torch.arange(q_len).expand(batch, -1)
         logits, caches = model.step(
             padded(new, q_len, config.pad_token_id), lengths, at, case.source_lengths, caches, encoded
