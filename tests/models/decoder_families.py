@@ -136,13 +136,15 @@ def stepwise(model: Any, rows: Sequence[Tensor], steps: Sequence[Sequence[int]],
 
 
 @torch.no_grad()
-def greedy(model: Any, prompt: Tensor, new_tokens: int) -> list[int]:
-    """The likeliest token after the other, through a cache."""
+def greedy(model: Any, prompt: Tensor, new_tokens: int, never: int | None = None) -> list[int]:
+    """The likeliest token after the other, but for one that is never taken, through a cache."""
     caches, ids, said = empty_caches(model.config, 1, len(prompt) + new_tokens), prompt[None], list[int]()
     length = torch.tensor([0])
     while len(said) < new_tokens:
         logits, caches = model.step(ids, length, torch.tensor([[ids.shape[1] - 1]]), caches)
         length = length + ids.shape[1]
+        if never is not None:
+            logits[0, 0, never] = -math.inf
         said.append(int(logits[0, 0].argmax()))
         ids = torch.tensor([said[-1:]])
     return said

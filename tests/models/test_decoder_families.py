@@ -8,11 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from edgeformer.exporter.reference import beam_search
 from edgeformer.models.checkpoint import load_checkpoint
 
-from .decoder_families import VARIATIONS, empty_caches, greedy, random_rows, save, stepwise
+from .decoder_families import TOKENS, VARIATIONS, empty_caches, greedy, random_rows, save, stepwise
 
 LENGTHS = (11, 5, 1)
+END = TOKENS["eos_token_id"]
+ONE_OF_EACH = ("gpt2", "llama", "mistral window", "qwen2 window", "qwen3")
 
 
 @pytest.fixture(scope="module", params=VARIATIONS)
@@ -72,10 +75,31 @@ def test_padding_may_stand_past_the_last_position(pair: tuple[Any, Any]) -> None
     assert_close(stepwise(model, rows, [[longest - 1, 0], [1, 3]], capacity=longest + 2), wanted)
 
 
+def generated(reference: Any, prompt: Tensor, **options: Any) -> list[int]:
+    """What transformers adds to a prompt."""
+    ids = reference.generate(prompt[None], attention_mask=torch.ones_like(prompt)[None], do_sample=False, **options)
+    return ids[0, len(prompt) :].tolist()
+
+
+def most_new_tokens(model: Any, prompt: Tensor) -> int:
+    return min(32, model.config.max_positions - len(prompt))
+
+
+@pytest.mark.parametrize("pair", ONE_OF_EACH, indirect=True)
 def test_greedy_decoding_equals_transformers_over_32_tokens(pair: tuple[Any, Any]) -> None:
     reference, model = pair
     (prompt,) = random_rows([5])
-    new_tokens = min(32, model.config.max_positions - len(prompt))
-    reference.generation_config.eos_token_id = None
-    ids = reference.generate(prompt[None], max_new_tokens=new_tokens, do_sample=False)
-    assert greedy(model, prompt, new_tokens) == ids[0, len(prompt) :].tolist()
+    count = most_new_tokens(model, prompt)
+    wanted = generated(reference, prompt, max_new_tokens=count, min_new_tokens=count, bad_words_ids=[[END]])
+    assert greedy(model, prompt, count, never=END) == wanted
+
+
+@pytest.mark.parametrize("pair", ONE_OF_EACH, indirect=True)
+def test_beam_search_equals_transformers_over_32_tokens(pair: tuple[Any, Any]) -> None:
+    """Through the reference that exported models are compared with."""
+    reference, model = pair
+    (prompt,) = random_rows([5])
+    count = most_new_tokens(model, prompt)
+    wanted = generated(reference, prompt, max_new_tokens=count, num_beams=4)
+    (ids, _), *_ = beam_search(model, prompt.tolist(), count, num_beams=4)
+    assert ids == wanted[: wanted.index(END) if END in wanted else None]
