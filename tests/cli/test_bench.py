@@ -1,4 +1,4 @@
-"""`edgeformer bench`, and what it measures with."""
+"""`edgeformer bench`, its record, and what compares and shows records."""
 
 from __future__ import annotations
 
@@ -9,39 +9,76 @@ from typing import Any
 
 import pytest
 
-from edgeformer.cli.measuring import Percentiles, full_batches
+QUICK = ("--rounds", 2, "--warmup", 1, "--max-new-tokens", 6, "--calls-only", "--threads", 1)
+GRID = ("--rounds", 2, "--warmup", 1, "--prompt", "4,8", "--new-tokens", "3", "--calls-only", "--threads", 1)
 
-QUICK = ("--rounds", 2, "--warmup", 1, "--max-new-tokens", 6)
+
+@pytest.fixture(scope="module")
+def record_file(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record with everything that this machine can tell, of one artifact."""
+    from typer.testing import CliRunner
+
+    from edgeformer.cli.main import app
+
+    path = tmp_path_factory.mktemp("records") / "today.json"
+    grid = ["--batch", "1,5", "--prompt", "4", "--new-tokens", "3", "--rounds", "8", "--threads", "1"]
+    arguments = ["bench", str(tiny_bundle), "--artifact", "ort-cpu-fp32", *grid, "-o", str(path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return path
 
 
 def test_the_grid_is_measured(cli: Callable[..., Any], tiny_bundle: Path, tmp_path: Path) -> None:
     output = tmp_path / "bench.json"
-    grid = ("--batch-size", 1, "--batch-size", 5, "--num-beams", 1, "--num-beams", 2)
-    artifacts = ("--artifact", "onnx", "--artifact", "ort-cpu-int8")
-    found = cli("bench", tiny_bundle, *QUICK, *grid, *artifacts, "--threads", 1, "--json", "-o", output).ok.json
+    grid = ("--batch", "1,5", "--num-beams", "1,2", "--artifact", "onnx", "--artifact", "ort-cpu-int8")
+    found = cli("bench", tiny_bundle, *QUICK, *grid, "--json", "-o", output).ok.json
     assert json.loads(output.read_text()) == found
-    assert (found["inputs"], found["rounds"], found["warmup"], found["threads"]) == (12, 2, 1, 1)
+    settings = found["settings"]
+    assert (settings["inputs"], settings["rounds"], settings["warmup"], settings["threads"]) == (12, 2, 1, 1)
+    assert settings["prompts"] == "the bundle's samples"
     assert [result["artifact"] for result in found["artifacts"]] == ["onnx", "ort-cpu-int8"]
     for result in found["artifacts"]:
-        assert 0 < result["load_seconds"] < 60
-        assert [(m["batch_size"], m["num_beams"]) for m in result["measurements"]] == [(1, 1), (1, 2), (5, 1), (5, 2)]
-        for m in result["measurements"]:
-            assert m["calls"] == 2 * (12 if m["batch_size"] == 1 else 3)
-            for latency in (m["call_ms"], m["first_token_ms"], m["per_token_ms"]):
-                assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"]
-            assert m["first_token_ms"]["p50"] < m["call_ms"]["p50"]
-            assert m["inputs_per_second"] < m["tokens_per_second"]
-            assert m["peak_rss"] > 10_000_000
+        assert [(c["batch"], c["num_beams"]) for c in result["cells"]] == [(1, 1), (1, 2), (5, 1), (5, 2)]
+        for cell in result["cells"]:
+            assert cell["calls"] == len(cell["samples"]["e2e"]) == 2 * (12 if cell["batch"] == 1 else 3)
+            for latency in (cell["ttft_ms"], cell["itl_ms"], cell["e2e_ms"]):
+                assert 0 < latency["p50"]["value"] <= latency["p90"]["value"] <= latency["p99"]["value"]
+            assert cell["ttft_ms"]["p50"]["value"] < cell["e2e_ms"]["p50"]["value"]
+            assert cell["inputs_per_second"]["value"] < cell["tokens_per_second"]["value"]
 
 
-def test_it_tells_where_it_was_measured(cli: Callable[..., Any], tiny_bundle: Path) -> None:
+def test_lengths_are_those_that_were_asked_for(cli: Callable[..., Any], tiny_bundle: Path) -> None:
+    found = cli("bench", tiny_bundle, *GRID, "--batch", "1,2", "--artifact", "onnx", "--json").ok.json
+    cells = found["artifacts"][0]["cells"]
+    assert [(c["batch"], c["prompt"], c["new_tokens"]) for c in cells] == [(1, 4, 3), (1, 8, 3), (2, 4, 3), (2, 8, 3)]
+    for cell in cells:
+        assert cell["samples"]["tokens"] == [3 * cell["batch"]] * 2
+        assert [len(steps) for steps in cell["samples"]["itl"]] == [2, 2]
+
+
+def test_a_record_has_all_that_its_figures_depend_on(record_file: Path, tiny_bundle: Path) -> None:
     import onnxruntime
 
-    found = cli("bench", tiny_bundle, "hello", *QUICK, "--artifact", "ort-cpu-fp32", "--json").ok.json
+    from edgeformer.cli.benching.origins import bundle_hash
+    from edgeformer.cli.benching.records import read_record
+
+    found = read_record(record_file)
+    assert found["bundle"]["sha256"] == bundle_hash(tiny_bundle)
     assert found["versions"]["onnxruntime"] == onnxruntime.__version__
-    assert found["machine"]["cores"] >= 1
-    assert {"cpu", "os", "python"} <= set(found["machine"])
-    assert (found["inputs"], found["max_new_tokens"]) == (1, 6)
+    assert {"cpu", "os", "python", "cores"} <= set(found["machine"])
+    assert found["ceilings"]["threads"] == 1
+    (artifact,) = found["artifacts"]
+    assert artifact["load"]["warm"]["load_seconds"] > 0
+    assert artifact["memory"]["host_peak_bytes"] > 20_000_000
+    for cell in artifact["cells"]:
+        assert cell["roofline"]["step"]["bandwidth_share"] > 0
+        assert cell["roofline"]["first_token"]["flops"] > cell["batch"] * 4 * artifact["weights"]["encoder"]["count"]
+        assert cell["energy"] == "not supported" or cell["energy"]["joules_per_token"] > 0
+    assert {counter["name"].partition(".")[0] for counter in artifact["telemetry"]["counters"]} >= {
+        "rapl",
+        "cpu",
+        "gpu",
+    }
 
 
 def test_the_table_has_a_row_for_every_artifact_that_runs_here(
@@ -52,8 +89,25 @@ def test_the_table_has_a_row_for_every_artifact_that_runs_here(
     path.write_text("hello\nbanana\n")
     out = cli("bench", bundle, "--inputs", path, *QUICK).ok.out
     assert "onnxruntime" in out.splitlines()[0]
-    rows = [line.split()[0] for line in out.splitlines() if line.startswith(("onnx ", "ort-cpu-"))]
+    rows = [line.split()[0] for line in out.splitlines() if line.startswith(("onnx ", "ort-cpu-")) and ": " not in line]
     assert rows == ["ort-cpu-fp32", "ort-cpu-int8"]
+
+
+def test_run_may_be_said(cli: Callable[..., Any], tiny_bundle: Path) -> None:
+    found = cli("bench", "run", tiny_bundle, "hello", *QUICK, "--artifact", "onnx", "--json").ok.json
+    assert (found["settings"]["inputs"], found["artifacts"][0]["cells"][0]["max_new_tokens"]) == (1, 6)
+    for command in ("compare", "report"):
+        assert f"edgeformer bench {command}" in cli("bench", command, "--help").ok.out
+
+
+def test_requests_are_replayed(cli: Callable[..., Any], tiny_bundle: Path, tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"at": 0, "text": "hello"}\n{"at": 0, "text": "banana"}\n{"at": 0.01, "text": "a"}\n')
+    arguments = ("--replay", path, "--batch", 2, "--artifact", "onnx", "--calls-only", "--json")
+    (cell,) = cli("bench", tiny_bundle, *arguments).ok.json["artifacts"][0]["cells"]
+    assert (cell["replay"], cell["calls"]) == (True, 3)
+    assert cell["samples"]["waited"][0] < cell["samples"]["e2e"][0]
+    assert cell["waiting_ms"]["p50"]["value"] <= cell["ttft_ms"]["p50"]["value"]
 
 
 @pytest.mark.parametrize(
@@ -61,11 +115,12 @@ def test_the_table_has_a_row_for_every_artifact_that_runs_here(
     [
         (("--rounds", 0), "rounds is 0, expected at least 1"),
         (("--warmup", -1), "warmup is -1, expected at least 0"),
-        (("--batch-size", 4, "--batch-size", 0), "batch_size is 0, expected at least 1"),
-        (("--num-beams", 1, "--num-beams", 0), "num_beams is 0"),
-        (("--max-new-tokens", 99), "max_new_tokens is 99, the model has 32 positions"),
+        (("--batch", "4,0"), "batch is 0, expected whole numbers of at least 1"),
+        (("--num-beams", "1,x"), "num_beams is x"),
+        (("--prompt", "4", "--new-tokens", "99"), "99"),
         (("--artifact", "fast"), "no artifact 'fast'"),
         (("--inputs", "nowhere.txt"), "nowhere.txt cannot be read"),
+        (("--replay", "nowhere.jsonl"), "nowhere.jsonl cannot be read"),
         (("h3llo",), "'3' at 1"),
         (("",), "an input is empty"),
     ],
@@ -74,9 +129,29 @@ def test_the_table_has_a_row_for_every_artifact_that_runs_here(
 def test_bad_input_is_refused_before_anything_is_measured(
     cli: Callable[..., Any], tiny_bundle: Path, arguments: tuple[object, ...], reason: str
 ) -> None:
-    result = cli("bench", tiny_bundle, *arguments)
+    result = cli("bench", tiny_bundle, "--calls-only", *arguments)
     result.refused(reason)
     assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("BUNDLE", "hello", "--prompt", 4),
+        ("BUNDLE", "--prompt", 4, "--replay", "requests.jsonl"),
+        ("BUNDLE", "--new-tokens", 4, "--max-new-tokens", 4),
+        ("compare", "RECORD"),
+        ("compare", "RECORD", "RECORD", "--fail-if", "p90 > 5"),
+        ("report",),
+        (),
+    ],
+    ids=str,
+)
+def test_options_that_contradict_each_other_are_wrong_usage(
+    cli: Callable[..., Any], tiny_bundle: Path, record_file: Path, arguments: tuple[object, ...]
+) -> None:
+    places: dict[object, object] = {"BUNDLE": tiny_bundle, "RECORD": record_file}
+    assert cli("bench", *(places.get(argument, argument) for argument in arguments)).code == 2
 
 
 def test_an_empty_file_is_refused(cli: Callable[..., Any], tiny_bundle: Path, tmp_path: Path) -> None:
@@ -93,16 +168,39 @@ def test_a_place_that_cannot_be_written_loses_no_result(
     assert result.json["artifacts"]
 
 
-@pytest.mark.parametrize(("count", "size"), [(12, 5), (3, 3), (2, 7), (1, 1)])
-def test_batches_are_full_and_hold_every_source(count: int, size: int) -> None:
-    batches = full_batches([[i] for i in range(count)], size)
-    assert {len(batch) for batch in batches} == {size}
-    assert len(batches) == -(-count // size)
-    assert {source[0] for batch in batches for source in batch} == set(range(count))
+def test_a_record_does_not_differ_from_itself(cli: Callable[..., Any], record_file: Path) -> None:
+    result = cli(
+        "bench", "compare", record_file, record_file, "--fail-if", "p90 > +5%", "--fail-if", "load.warm > 5%"
+    ).ok
+    assert "no difference shown" in result.out
+    assert "slower" not in result.out
+    found = cli("bench", "compare", record_file, record_file, record_file, "--json").ok.json
+    assert len(found["comparisons"]) == 2
+    assert found["broken"] == []
 
 
-def test_percentiles_are_in_milliseconds() -> None:
-    found = Percentiles.of([i / 1000 for i in range(1, 102)])
-    assert found is not None
-    assert (found.p50, found.p90, found.p99) == pytest.approx((51, 91, 100))
-    assert Percentiles.of([]) is None
+def test_a_broken_rule_ends_with_1_after_the_table(cli: Callable[..., Any], record_file: Path, tmp_path: Path) -> None:
+    record = json.loads(record_file.read_text())
+    for cell in record["artifacts"][0]["cells"]:
+        cell["samples"]["e2e"] = [3 * seconds for seconds in cell["samples"]["e2e"]]
+    slower = tmp_path / "slower.json"
+    slower.write_text(json.dumps(record))
+    result = cli("bench", "compare", record_file, slower, "--fail-if", "p50 > +5%")
+    result.refused("what --fail-if forbids", "e2e.p50 > +5%: ort-cpu-fp32, batch 1, prompt 4, 3 new changed by +200.0%")
+    assert "slower" in result.out
+    assert len(cli("bench", "compare", record_file, slower, "--fail-if", "p50 > +5%", "--json").json["broken"]) == 2
+    cli("bench", "compare", slower, record_file, "--fail-if", "p50 > +5%").ok.out.index("faster")
+
+
+def test_a_damaged_record_is_refused(cli: Callable[..., Any], record_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{}")
+    cli("bench", "compare", record_file, tmp_path / "bad.json").refused("has no 'artifacts'")
+    cli("bench", "report", tmp_path / "bad.json").refused("has no 'artifacts'")
+
+
+def test_reports_are_written(cli: Callable[..., Any], record_file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "today.html"
+    assert cli("bench", "report", record_file, "-o", page).ok.out == ""
+    assert page.read_text().startswith("<!doctype html>")
+    assert "| ort-cpu-fp32 | 5 |" in cli("bench", "report", record_file, "--format", "md").ok.out
+    cli("bench", "report", record_file, "--format", "png").refused("a picture needs a file")

@@ -30,12 +30,12 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(percent: float) ->
     rng = np.random.default_rng(1)
     truth = -np.log(1 - percent / 100)  # of the exponential distribution
     covered = 0
-    for _ in range(200):
+    for _ in range(100):
         (interval,) = percentiles([[v] for v in rng.exponential(size=80)], [percent])
         assert interval.low is not None
         assert interval.high is not None
         covered += interval.low <= truth <= interval.high
-    assert covered >= 0.88 * 200
+    assert covered >= 0.86 * 100
 
 
 def test_too_few_samples_bound_nothing() -> None:
