@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ import typer
 if TYPE_CHECKING:
     from edgeformer.cli.inputs import Line
     from edgeformer.runtime import EncoderModel, Generation, GenerationConfig, Model
+
+    Encode = Callable[[Model, Iterable[Line]], list[list[int]]]
 
 BATCHES = 16  # read ahead, so that inputs of like lengths can be computed together
 
@@ -46,6 +49,12 @@ def run(
     ] = None,
     min_new_tokens: Annotated[
         int | None, typer.Option("--min-new-tokens", help="Fewest tokens to generate before the end.")
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Inputs are messages to answer, written as the model's chats are.")
+    ] = False,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="TEXT", help="With --chat: what the model is told before.")
     ] = None,
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Encoders: an input is two texts with a tab between them.")
@@ -81,9 +90,12 @@ def run(
       edgeformer run bundle/ hello
       edgeformer run bundle/ --file words.txt --num-beams 4 --json
       edgeformer run bundle/ < words.txt
+      edgeformer run bundle/ --chat --system "Be brief." "Who are you?"
     """
     if stream and as_json:
         raise typer.BadParameter("--stream prints text as it comes, --json whole results: give one of them")
+    if system is not None and not chat:
+        raise typer.BadParameter("--system is the beginning of a chat: give --chat as well")
     from edgeformer.cli import inputs, progress
     from edgeformer.cli.run_encoder import encoder_options, run_encoder
     from edgeformer.runtime import load, load_encoder
@@ -102,7 +114,7 @@ def run(
     }
     of_encoders = {"pairs": pairs, "truncate": truncate, "top_k": top_k}
     if read_manifest(bundle).kind == "encoder":
-        refuse_options(given | {"stream": stream or None}, "models that generate")
+        refuse_options(given | {"chat": chat or None, "stream": stream or None}, "models that generate")
         encoder = load_encoder(bundle, artifact, threads=threads)
         if verbose:
             print_choice(encoder)
@@ -115,11 +127,16 @@ def run(
     if verbose:
         print_choice(model)
     config = options(model.generation_config, **given)
+    encode: Encode = inputs.encode
+    if chat:
+        from edgeformer.cli.chat import encode_chats
+
+        encode = functools.partial(encode_chats, system=system)
     if stream:
-        print_streams(model, lines, config, alone)
+        print_streams(model, lines, config, encode, alone=alone)
         return
     with progress.counting("inputs", total, hidden=sys.stdout.isatty()) as on_done:
-        for line, generation in generate(model, lines, config, batch_size, on_done):
+        for line, generation in generate(model, lines, config, encode, batch_size, on_done):
             print_generation(line, generation, config, alone=alone, as_json=as_json)
 
 
@@ -158,14 +175,13 @@ def options(defaults: GenerationConfig, **given: Any) -> GenerationConfig:
 
 
 def generate(
-    model: Model, lines: Iterable[Line], config: GenerationConfig, batch_size: int, on_done: Any
+    model: Model, lines: Iterable[Line], config: GenerationConfig, encode: Encode, batch_size: int, on_done: Any
 ) -> Iterator[tuple[Line, Generation]]:
     """Each line with its result, in their order, some batches at a time: a long file is never held whole.
 
     Raises:
         InputError: there are no lines, or the model cannot take one.
     """
-    from edgeformer.cli.inputs import encode
     from edgeformer.runtime.errors import InputError
 
     rest, any_lines = iter(lines), False
@@ -196,8 +212,9 @@ def print_generation(
         print_line(best.text if alone else f"{line.text}\t{best.text}")
 
 
-def print_streams(model: Model, lines: Iterable[Line], config: GenerationConfig, alone: bool) -> None:
-    from edgeformer.cli.inputs import encode
+def print_streams(
+    model: Model, lines: Iterable[Line], config: GenerationConfig, encode: Encode, *, alone: bool
+) -> None:
     from edgeformer.cli.printing import print_line
     from edgeformer.runtime.errors import InputError
 
