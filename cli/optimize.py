@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from edgeformer.exporter.quantization_options import QuantizationOptions
     from edgeformer.exporter.tensorrt.options import EngineOptions
 
 
@@ -72,6 +73,22 @@ def optimize(
         bool,
         typer.Option("--allow-unfused", help="Engines: let attention that no kernel computes become several layers."),
     ] = False,
+    block_size: Annotated[
+        int | None, typer.Option(metavar="32|64|128", help="ort-cpu, int8 int4 auto: weights that share a scale.")
+    ] = None,
+    asymmetric: Annotated[
+        bool, typer.Option("--asymmetric", help="ort-cpu, int8 int4 auto: a zero point for each block.")
+    ] = False,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="ort-cpu, int8 int4 auto: texts, one a line, to round the weights by."),
+    ] = None,
+    most_divergence: Annotated[
+        float | None, typer.Option(metavar="NATS", help="ort-cpu, auto: the most that 4 bits may lose a token.")
+    ] = None,
+    average_bits: Annotated[
+        float | None, typer.Option(metavar="BITS", help="ort-cpu, auto: bits a weight, from 4 to 8.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
 ) -> None:
     """Add an artifact for a target to a bundle, verified against what PyTorch gave at export.
@@ -80,13 +97,22 @@ def optimize(
 
     Example:
       edgeformer optimize bundle/ --target ort-cpu --precision int8
+      edgeformer optimize bundle/ --target ort-cpu --precision auto --calibration texts.txt
       edgeformer optimize bundle/ --target tensorrt-rtx --precision fp16 --capacity 128 --batch 1:8:32
     """
     from edgeformer.cli import requirements
+    from edgeformer.exporter.quantization_options import QuantizationOptions
     from edgeformer.exporter.targets import find_target
     from edgeformer.exporter.tensorrt.options import EngineOptions, parse_bytes, parse_limits
 
     find_target(target, precision)
+    quantization = QuantizationOptions(
+        block_size=block_size,
+        asymmetric=asymmetric,
+        calibration=calibration,
+        most_divergence=most_divergence,
+        average_bits=average_bits,
+    )
     options = EngineOptions(
         batch=parse_limits("--batch", batch) if batch else None,
         q_len=parse_limits("--q-len", q_len) if q_len else None,
@@ -105,10 +131,17 @@ def optimize(
         allow_unfused=allow_unfused,
     )
     requirements.require(requirements.TO_OPTIMIZE, "optimize")
-    make(bundle, target, precision, options, as_json)
+    make(bundle, target, precision, options, quantization, as_json)
 
 
-def make(bundle: Path, target: str, precision: str | None, options: EngineOptions, as_json: bool) -> None:
+def make(
+    bundle: Path,
+    target: str,
+    precision: str | None,
+    options: EngineOptions,
+    quantization: QuantizationOptions,
+    as_json: bool,
+) -> None:
     from edgeformer.cli import interrupts, printing, progress, reports
     from edgeformer.exporter.optimizing import optimize_bundle
     from edgeformer.exporter.parity import Check
@@ -117,8 +150,9 @@ def make(bundle: Path, target: str, precision: str | None, options: EngineOption
     checks: list[Check] = []
     with interrupts.sigterm_interrupts(), progress.steps() as step:
         artifact = optimize_bundle(
-            bundle, target, precision, options, progress=step, on_checks=checks.extend, on_build=step.detail
-        )
+            bundle, target, precision, options, quantization, progress=step, on_checks=checks.extend,
+            on_build=step.detail,
+        )  # fmt: skip
     reason = lacking(artifact)
     if as_json:
         made = {"artifact": reports.describe_artifact(artifact), "checks": reports.describe_checks(checks)}

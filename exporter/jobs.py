@@ -13,6 +13,7 @@ from onnx_ir.passes import PassError, PreconditionError
 
 from edgeformer.exporter.external_weights import load_graph
 from edgeformer.exporter.parity import OnChecks
+from edgeformer.exporter.quantization_options import QuantizationOptions
 from edgeformer.exporter.records import Progress
 from edgeformer.exporter.targets import Choice
 from edgeformer.exporter.tensorrt.options import EngineOptions
@@ -30,6 +31,7 @@ class Job:
         choice: the target, the precision, and what follows from them.
         folder: an empty folder for the artifact's files, where the bundle will be.
         options: what was asked of an engine.
+        quantization: what was asked of weights in few bits.
         progress: called with the name of each part of the work as it begins.
         on_checks: called with what was compared with PyTorch before an engine is built.
         on_build: called with how far the building of an engine is, from 0 to 1, and with its phase.
@@ -40,6 +42,7 @@ class Job:
     choice: Choice
     folder: Path
     options: EngineOptions
+    quantization: QuantizationOptions
     progress: Progress
     on_checks: OnChecks
     on_build: Callable[[float, str], None]

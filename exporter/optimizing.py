@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgeformer.exporter.artifact_checks import check_artifact
-from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.jobs import Job, Maker
-from edgeformer.exporter.ort_cpu import rewrite
+from edgeformer.exporter.ort_cpu.making import make_ort_cpu
 from edgeformer.exporter.ort_cuda.making import make_ort_cuda
 from edgeformer.exporter.parity import OnChecks, require
-from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
+from edgeformer.exporter.quantization_options import QuantizationOptions, check_quantization
+from edgeformer.exporter.records import PORTABLE, Progress, record_files
 from edgeformer.exporter.staging import staged
 from edgeformer.exporter.targets import choose_target
 from edgeformer.exporter.tensorrt.engines import make_engines
@@ -29,6 +29,7 @@ def optimize_bundle(
     target_name: str,
     precision: str | None = None,
     options: EngineOptions = EngineOptions(),  # noqa: B008  # it is frozen
+    quantization: QuantizationOptions = QuantizationOptions(),  # noqa: B008  # it is frozen
     *,
     progress: Progress = lambda step: None,
     on_checks: OnChecks = lambda checks: None,
@@ -43,12 +44,14 @@ def optimize_bundle(
         target_name: a row of `edgeformer.exporter.targets`.
         precision: how weights are stored; the target's first where it is None.
         options: what is asked of an engine.
+        quantization: what is asked of weights in few bits, for ort-cpu.
         progress: called with the name of each part of the work as it begins.
         on_checks: called with the comparison to PyTorch.
         on_build: called with how far the building of an engine is, from 0 to 1, and with its phase.
 
     Raises:
-        TargetError, LimitsError: no such target, or it cannot do this.
+        TargetError, LimitsError, OptionError: no such target, or it cannot do this.
+        InputError: the calibration file cannot be used.
         BundleError: the bundle is damaged.
         BackendUnavailableError: what builds for this target is not installed.
         NotEnoughMemoryError, BuildError: an engine was not built; the bundle is as it was.
@@ -60,6 +63,7 @@ def optimize_bundle(
         allow_unfused=options.allow_unfused,
     )  # fmt: skip
     check_given(options, choice.target)
+    check_quantization(quantization, choice.target.name, choice.precision)
     progress("checking the bundle")
     bundle = open_bundle(folder)
     portable = bundle.artifact(PORTABLE)
@@ -70,7 +74,7 @@ def optimize_bundle(
         shutil.rmtree(partial / name, ignore_errors=True)
         (partial / name).mkdir()
         made = MAKERS[choice.target.backend](
-            Job(bundle, portable, choice, partial / name, options, progress, on_checks, on_build)
+            Job(bundle, portable, choice, partial / name, options, quantization, progress, on_checks, on_build)
         )
         artifact = dataclasses.replace(made, files=record_files(partial, partial / name))
         manifest = with_artifact(bundle.manifest, artifact)
@@ -89,24 +93,6 @@ def optimize_bundle(
 def with_artifact(manifest: Manifest, artifact: Artifact) -> Manifest:
     others = tuple(other for other in manifest.artifacts if other.name != artifact.name)
     return dataclasses.replace(manifest, artifacts=(*others, artifact))
-
-
-def make_ort_cpu(job: Job) -> Artifact:
-    """Graphs for ONNX Runtime's CPU kernels."""
-    graphs = {role: job.graph(role) for role in job.portable.graphs}
-    for role, graph in graphs.items():
-        with job.rewriting(role):
-            rewrite(graph, job.choice.precision)
-    job.progress("writing")
-    save_graphs(job.folder, graphs)
-    return job.artifact(
-        graphs,
-        "onnx",
-        versions("onnxruntime", "onnx-ir"),
-        needs={"onnxruntime": "1.23"},  # the oldest that this was run with
-        shared_sources=True,
-        long_steps_need_empty_caches=True,
-    )
 
 
 # By the backend that runs the artifact.

@@ -35,6 +35,7 @@ TOLERANCES = {
     "int8": ROUNDED,
     "int8-rows": ROUNDED,
     "int4": COARSE,
+    "auto": COARSE,
 }
 
 

@@ -14,7 +14,7 @@ from edgeformer.runtime.model import Model
 
 # The best first: an engine for this machine's GPU, ONNX Runtime on a GPU, and on the CPU; then what rounds least.
 BACKENDS = ("tensorrt", "ort-cuda", "ort-cpu")
-PRECISIONS = ("fp16", "bf16", "fp32", "int8", "int8-rows", "int4")
+PRECISIONS = ("fp16", "bf16", "fp32", "int8", "int8-rows", "auto", "int4")
 PORTABLE = "onnx"
 
 M = TypeVar("M", Model, EncoderModel)

@@ -20,6 +20,7 @@ from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
+from edgeformer.exporter.ort_cpu.traits import lower_opset
 from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
 from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
@@ -33,17 +34,14 @@ QUANTIZATION: dict[str, Callable[[], InPlacePass]] = {
     "int8-rows": RowQuantized,
 }
 
-# Portable graphs are opset 24 for Attention and TensorScatter; without those, older runtimes can read the graph too.
-NEWER_OPERATORS = {"Attention", "TensorScatter", "RotaryEmbedding", "RMSNormalization"}
-OPSET_VERSION, IR_VERSION = 21, 10
 
-
-def rewrite(model: ir.Model, precision: str) -> dict[str, ir.Model]:
+def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> dict[str, ir.Model]:
     """Rewrite a portable graph in place.
 
     Args:
         model: as `edgeformer.exporter.onnx_graphs` makes it.
-        precision: fp32, int8, int4 or int8-rows.
+        precision: fp32, int8, int4, auto or int8-rows.
+        recipe: how weights in blocks are stored, where it is not plainly.
 
     Returns:
         the graphs that it needs beside it, by their roles.
@@ -54,7 +52,9 @@ def rewrite(model: ir.Model, precision: str) -> dict[str, ir.Model]:
         CachedAttention(), SourceAttention(), SimplifiedNorms(), FusedActivations(), RemoveUnusedNodesPass(),
         PackProjections(), WantedRows(),
     ]  # fmt: skip
-    if quantization := QUANTIZATION.get(precision):
+    if recipe is not None:
+        passes.append(WeightOnly(recipe))
+    elif quantization := QUANTIZATION.get(precision):
         passes.append(quantization())
     passes += [
         RemoveUnusedNodesPass(),
@@ -66,6 +66,5 @@ def rewrite(model: ir.Model, precision: str) -> dict[str, ir.Model]:
     Sequential(*passes)(model)
     beside = {names.ROTATION: rotation} if rotation is not None else {}
     for graph in (model, *beside.values()):
-        if not any(node.op_type in NEWER_OPERATORS for node in graph.graph):
-            graph.opset_imports[""], graph.ir_version = OPSET_VERSION, IR_VERSION
+        lower_opset(graph)
     return beside

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
-BLOCK_SIZES = (32, 64, 128)
 # Shares of the range that a block's scale may cover, to be searched: cutting off the extremes may serve the others.
 SHARES = {8: (1.0,), 4: tuple(np.linspace(0.7, 1.05, 15).tolist())}
 

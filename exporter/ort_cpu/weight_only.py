@@ -1,7 +1,8 @@
 """Weights in codes of 4 or 8 bits, arithmetic in int8.
 
-A MatMul of a constant becomes `MatMulNBits`, and the Gather of a constant table `GatherBlockQuantized`. The bias that follows a product moves into the operator. Tables keep 8 bits whatever products have: few of their rows
-are read, and what is lost there is lost for all layers.
+A MatMul of a constant becomes `MatMulNBits`, and the Gather of a constant table `GatherBlockQuantized`. The bias that
+follows a product moves into the operator. Tables keep 8 bits whatever products have: few of their rows are read, and
+what is lost there is lost for all layers.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ NO_TENSORRT_PROVIDER = (
 )
 
 ROWS = (
-    Target("ort-cpu", "ort-cpu", ("fp32", "int8", "int8-rows", "int4"), ("contrib",), RAN),
+    Target("ort-cpu", "ort-cpu", ("fp32", "int8", "int8-rows", "int4", "auto"), ("contrib",), RAN),
     Target("ort-cuda", "ort-cuda", ("fp16",), ("contrib",), CHECKED_ON_CPU,
            notes=(CUDA_HALF, NO_TENSORRT_PROVIDER)),
     tensorrt("tensorrt-10.3", ("10.3", "10.13"), "7.5 8.0 8.6 8.9 9.0", WITHOUT_LAYERS_AOT, NO_LAYERS, INT8,

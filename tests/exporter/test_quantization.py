@@ -1,0 +1,151 @@
+"""Weights in few bits, by samples of text: what is asked, what is measured, what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from edgeformer.exporter.exporting import export_module
+from edgeformer.exporter.optimizing import optimize_bundle
+from edgeformer.exporter.ort_cpu import recipes
+from edgeformer.exporter.ort_cpu.recipes import Measured, kept_at_8_bits
+from edgeformer.exporter.quantization_options import QuantizationOptions, check_quantization
+from edgeformer.runtime import load
+from edgeformer.runtime.errors import InputError, OptionError, ParityError
+
+from .own_decoder import make
+
+
+@pytest.fixture
+def bundle(tiny_bundle: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("abba\ncabbage\n\nzoo\nqueue\n")
+    return path
+
+
+def bits_of(folder: Path, artifact: str) -> dict[str, int]:
+    found = {}
+    for role in ("encoder", "decoder"):
+        for node in ir.load(folder / artifact / f"{role}.onnx").graph:
+            if node.op_type == "MatMulNBits":
+                found[f"{role}.{node.inputs[1].name}"] = node.attributes["bits"].as_int()
+    return found
+
+
+def test_a_calibrated_artifact_is_another_one_and_stays_within_the_tolerance(bundle: Path, texts: Path) -> None:
+    """That it verifies is the optimization's own promise; that the texts changed something shows in its weights."""
+    optimize_bundle(bundle, "ort-cpu", "int4")
+    plain = (bundle / "ort-cpu-int4" / "weights.data").read_bytes()
+    optimize_bundle(bundle, "ort-cpu", "int4", quantization=QuantizationOptions(calibration=texts))
+    assert (bundle / "ort-cpu-int4" / "weights.data").read_bytes() != plain
+    assert not (bundle / "ort-cpu-int4" / recipes.TRIAL).exists()
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_a_block_size_is_what_the_products_get(bundle: Path, asymmetric: bool) -> None:
+    options = QuantizationOptions(block_size=32, asymmetric=asymmetric)
+    optimize_bundle(bundle, "ort-cpu", "int4", quantization=options)
+    nodes = [n for n in ir.load(bundle / "ort-cpu-int4" / "decoder.onnx").graph if n.op_type == "MatMulNBits"]
+    assert {node.attributes["block_size"].as_int() for node in nodes} == {32}
+    assert {len(node.inputs) > 3 and node.inputs[3] is not None for node in nodes} == {asymmetric}
+
+
+@pytest.mark.parametrize(("average", "expected"), [(4.0, {4}), (8.0, {8}), (6.0, {4, 8})])
+def test_average_bits_are_kept(bundle: Path, average: float, expected: set[int]) -> None:
+    optimize_bundle(bundle, "ort-cpu", "auto", quantization=QuantizationOptions(average_bits=average))
+    assert set(bits_of(bundle, "ort-cpu-auto").values()) == expected
+
+
+def test_a_budget_of_nothing_keeps_8_bits(bundle: Path) -> None:
+    optimize_bundle(bundle, "ort-cpu", "auto", quantization=QuantizationOptions(most_divergence=1e-9))
+    bits = bits_of(bundle, "ort-cpu-auto")
+    assert list(bits.values()).count(8) >= len(bits) - 2, "all that changes anything at all"
+
+
+def test_the_damage_of_each_product_is_measured(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product whose codes say nothing costs more than all the others."""
+    seen = list[Measured]()
+    original = recipes.coded_with
+
+    def spoiled(moments: object, inputs: object, name: str, weight: np.ndarray, scheme: object) -> object:
+        made = original(moments, inputs, name, weight * 0 if weight.shape[1] == 69 else weight, scheme)
+        return made
+
+    def spy(measured: list[Measured], options: QuantizationOptions) -> list[Measured]:
+        seen.extend(measured)
+        return kept_at_8_bits(measured, options)
+
+    monkeypatch.setattr(recipes, "coded_with", spoiled)
+    monkeypatch.setattr(recipes, "kept_at_8_bits", spy)
+    with contextlib.suppress(ParityError):  # which a spoiled projection may well cause
+        optimize_bundle(bundle, "ort-cpu", "auto")
+    worst = max(seen, key=lambda m: m.divergence)
+    assert (worst.role, worst.numbers) == ("decoder", 32 * 69)
+    assert worst.divergence > 10 * sorted(m.divergence for m in seen)[-2]
+
+
+def test_a_language_model_is_calibrated_on_its_golden_samples(tmp_path: Path) -> None:
+    export_module(make(), tmp_path / "bundle")
+    with pytest.raises(OptionError, match="--block-size is 48"):
+        check_quantization(QuantizationOptions(block_size=48), "ort-cpu", "int4")
+    optimize_bundle(tmp_path / "bundle", "ort-cpu", "auto", quantization=QuantizationOptions(average_bits=8.0))
+    assert load(tmp_path / "bundle", "ort-cpu-auto").artifact.precision == "auto"
+
+
+def empty(path: Path) -> None:
+    path.write_text(" \n\n")
+
+
+def binary(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe\x00\x01" * 9)
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+def unknown(path: Path) -> None:
+    path.write_text("abc\nÄÖÜ\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [(empty, "is empty"), (binary, "is not UTF-8"), (missing, "cannot be read"), (unknown, "line 2: ")],
+)
+def test_a_calibration_file_that_cannot_be_used_is_named(
+    bundle: Path, texts: Path, spoil: Callable[[Path], None], said: str
+) -> None:
+    spoil(texts)
+    before = sorted(path.name for path in bundle.iterdir())
+    with pytest.raises(InputError) as caught:
+        optimize_bundle(bundle, "ort-cpu", "int4", quantization=QuantizationOptions(calibration=texts))
+    assert said in str(caught.value)
+    assert str(texts) in str(caught.value)
+    assert sorted(path.name for path in bundle.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "precision", "said"),
+    [
+        ({"block_size": 48}, "int4", "--block-size is 48, expected one of 32, 64, 128"),
+        ({"average_bits": 5.0}, "int4", "budgets of precision auto"),
+        ({"average_bits": 3.0}, "auto", "--average-bits is 3.0, expected 4 to 8"),
+        ({"most_divergence": 0.0}, "auto", "--most-divergence is 0.0, expected nats a token above 0"),
+        ({"average_bits": 5.0, "most_divergence": 0.1}, "auto", "give one"),
+        ({"asymmetric": True}, "fp32", "--asymmetric is for target ort-cpu"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, float], precision: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        check_quantization(QuantizationOptions(**options), "ort-cpu", precision)
