@@ -44,7 +44,19 @@ def test_a_count_is_shown_once_it_takes_a_while(
     program: Program, tiny_bundle: Path, patience: float, visible: bool
 ) -> None:
     first = f"import edgeformer.cli.progress as p; p.PATIENCE = {patience}"
-    arguments = ("bench", tiny_bundle, "hello", "--artifact", "onnx", "--rounds", 2, "--warmup", 1, "--json")
+    arguments = (
+        "bench",
+        tiny_bundle,
+        "hello",
+        "--artifact",
+        "onnx",
+        "--rounds",
+        2,
+        "--warmup",
+        1,
+        "--calls-only",
+        "--json",
+    )
     out, shown = on_a_terminal(program, *arguments, first=first)
     assert out.startswith(b"{")
     assert (b"calls" in shown) == visible
