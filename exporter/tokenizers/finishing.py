@@ -57,6 +57,23 @@ def finish(
     tokenizer.post_processor = template(tokenizer, *around)
 
 
+def make_roles_special(tokenizer: Tokenizer, special: SpecialTokens) -> bool:
+    """In a tokenizer that came as tokenizer.json, tokens to which other files give a role are special all the same.
+
+    Args:
+        tokenizer: may be changed.
+        special: what the checkpoint's other files say.
+
+    Returns:
+        whether it was.
+    """
+    already = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+    roles = [token for token in special.roles.values() if token.content not in already]
+    roles = [token for token in roles if tokenizer.token_to_id(token.content) is not None]
+    tokenizer.add_special_tokens(roles)
+    return bool(roles)
+
+
 def in_whole_text(token: AddedToken) -> AddedToken:
     return AddedToken(
         token.content,

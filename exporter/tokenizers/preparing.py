@@ -9,6 +9,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from edgeformer.exporter.tokenizers import sentencepiece_families, words
+from edgeformer.exporter.tokenizers.finishing import make_roles_special
 from edgeformer.exporter.tokenizers.special_tokens import SpecialTokens, read_special_tokens
 from edgeformer.runtime.errors import CheckpointError
 
@@ -42,7 +43,7 @@ def prepare_tokenizers(checkpoint: Path, folder: Path, vocab_size: int, source_v
     if (checkpoint / SOURCE).is_file():
         for name in (SOURCE, TARGET):
             if (checkpoint / name).is_file():
-                shutil.copyfile(checkpoint / name, folder / name)
+                copy_tokenizer(checkpoint, folder, name)
     else:
         for name, tokenizer in convert_tokenizers(checkpoint).items():
             tokenizer.save(str(folder / name))
@@ -52,6 +53,18 @@ def prepare_tokenizers(checkpoint: Path, folder: Path, vocab_size: int, source_v
     problems = [problem for name, size in sizes.items() if (problem := wrong_tokenizer(folder / name, size))]
     if problems:
         raise CheckpointError(f"checkpoint {checkpoint}", problems)
+
+
+def copy_tokenizer(checkpoint: Path, folder: Path, name: str) -> None:
+    """Copy a tokenizer as it is, unless tokenizer_config.json gives a role to a token that is not special in it."""
+    try:
+        tokenizer = Tokenizer.from_file(str(checkpoint / name))
+    except Exception as error:  # tokenizers raises plain Exception
+        raise CheckpointError(f"checkpoint {checkpoint}", [f"{name} is not a tokenizer: {error}"]) from error
+    if make_roles_special(tokenizer, read_special_tokens(checkpoint)):
+        tokenizer.save(str(folder / name))
+    else:
+        shutil.copyfile(checkpoint / name, folder / name)
 
 
 def convert_tokenizers(checkpoint: Path) -> dict[str, Tokenizer]:
@@ -69,10 +82,7 @@ def convert_tokenizers(checkpoint: Path) -> dict[str, Tokenizer]:
 
 def wrong_tokenizer(path: Path, size: int) -> str | None:
     """What is wrong with a tokenizer for a model with so many ids. Ids that no token has are no problem."""
-    try:
-        tokens = Tokenizer.from_file(str(path)).get_vocab()
-    except Exception as error:  # tokenizers raises plain Exception
-        return f"{path.name} is not a tokenizer: {error}"
+    tokens = Tokenizer.from_file(str(path)).get_vocab()
     if not tokens:
         return f"{path.name} has no tokens"
     beyond = sorted((i, token) for token, i in tokens.items() if i >= size)

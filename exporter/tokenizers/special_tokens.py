@@ -48,7 +48,7 @@ def read_special_tokens(folder: Path) -> SpecialTokens:
     given = {**old, **{key: value for key, value in config.items() if value is not None}}
     try:
         roles = {role: token_of(given[role]) for role in ROLES if given.get(role)}
-        added = {int(i): token_of(token) for i, token in config.get("added_tokens_decoder", {}).items()}
+        added = {int(i): token_of(token) for i, token in (config.get("added_tokens_decoder") or {}).items()}
         named = {token.content for token in added.values()}
         added |= {int(i): token_of(content) for content, i in ids.items() if content not in named}
         others = tuple(token_of(token) for key in LISTS for token in listed(given.get(key)))

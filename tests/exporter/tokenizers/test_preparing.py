@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models
 
-from edgeformer.exporter.tokenizers.preparing import prepare_tokenizers
+from edgeformer.exporter.tokenizers.preparing import convert_tokenizers, prepare_tokenizers
 from edgeformer.runtime.errors import CheckpointError
 
 from .conftest import LLAMA, write_json
@@ -44,6 +44,26 @@ def test_tokenizer_json_is_taken_as_it_is(checkpoint: Path, bundle: Path) -> Non
     target = save_words(checkpoint / "target_tokenizer.json", "a b c d")
     prepare_tokenizers(checkpoint, bundle, 4, 3)
     assert (bundle / "target_tokenizer.json").read_bytes() == target
+
+
+@pytest.mark.parametrize("tokenizer_class", ["LlamaTokenizer", "PreTrainedTokenizerFast"])
+def test_other_files_give_roles_and_change_nothing_else(
+    train: Train, checkpoint: Path, bundle: Path, tokenizer_class: str
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    shutil.copy(train(**LLAMA), checkpoint / "tokenizer.model")
+    before = convert_tokenizers(checkpoint)["tokenizer.json"]
+    before.save(str(checkpoint / "tokenizer.json"))
+    roles = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "\u2581the"}
+    config = {"tokenizer_class": tokenizer_class, "add_bos_token": False, "add_eos_token": True, **roles}
+    write_json(checkpoint, config={"model_type": "llama"}, tokenizer_config=config)
+    prepare_tokenizers(checkpoint, bundle, 1100, 1100)
+    found = Tokenizer.from_file(str(bundle / "tokenizer.json"))
+    theirs = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    for text in ("", "a model of the", "a</s>b"):
+        assert found.encode(text).ids == theirs(text)["input_ids"], text
+    ids = before.encode("a of the model").ids
+    assert found.decode(ids) == theirs.decode(ids, skip_special_tokens=True) == "a of model"
 
 
 def test_a_larger_vocabulary_of_the_model_is_no_problem(checkpoint: Path, bundle: Path) -> None:
