@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,16 +16,31 @@ from edgeformer.runtime.errors import CheckpointError
 
 SOURCE, TARGET = "tokenizer.json", "target_tokenizer.json"
 
-# What a folder may have instead of tokenizer.json, and what converts it; the first whose files are all there is taken.
-Converter = Callable[[Path, SpecialTokens], "dict[str, Tokenizer]"]
-CONVERTERS: dict[tuple[str, ...], Converter] = {
-    ("source.spm", "target.spm", "vocab.json"): sentencepiece_families.marian,
-    ("sentencepiece.bpe.model",): sentencepiece_families.fairseq,
-    ("spiece.model",): sentencepiece_families.t5,
-    ("tokenizer.model",): sentencepiece_families.llama,
-    ("vocab.json", "merges.txt"): words.byte_level,
-    ("vocab.txt",): words.wordpiece,
-}
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Format:
+    """What a folder may have instead of tokenizer.json.
+
+    Attributes:
+        files: that make it.
+        classes: how the names of those of transformers' classes begin that read it in the same way.
+        convert: gives tokenizers by the names to save them under.
+    """
+
+    files: tuple[str, ...]
+    classes: tuple[str, ...]
+    convert: Callable[[Path, SpecialTokens], dict[str, Tokenizer]]
+
+
+FORMATS = (  # the first whose files are all there is taken
+    Format(("source.spm", "target.spm", "vocab.json"), ("Marian",), sentencepiece_families.marian),
+    Format(("sentencepiece.bpe.model",), ("XLMRoberta", "MBart"), sentencepiece_families.fairseq),
+    Format(("spiece.model",), ("T5", "MT5", "UMT5"), sentencepiece_families.t5),
+    Format(("tokenizer.model",), ("Llama", "CodeLlama", "Mistral"), sentencepiece_families.llama),
+    Format(("vocab.json", "merges.txt"), ("GPT2", "CodeGen", "Roberta", "Bart", "Qwen2"), words.byte_level),
+    Format(("vocab.txt",), ("Bert", "DistilBert", "Electra"), words.wordpiece),
+)
+ANY_CLASS = ("PreTrainedTokenizer", "TokenizersBackend")
 
 
 def prepare_tokenizers(checkpoint: Path, folder: Path, vocab_size: int, source_vocab_size: int) -> None:
@@ -71,12 +87,18 @@ def convert_tokenizers(checkpoint: Path) -> dict[str, Tokenizer]:
     """Tokenizers made from what a checkpoint folder has instead of tokenizer.json, by the names to save them under.
 
     Raises:
-        CheckpointError: it has none of the files that are known, or they cannot be converted.
+        CheckpointError: it has none of the files that are known, they belong to a tokenizer that is not known, or they
+            cannot be converted.
     """
-    for files, convert in CONVERTERS.items():
-        if all((checkpoint / name).is_file() for name in files):
-            return convert(checkpoint, read_special_tokens(checkpoint))
-    known = "; ".join(" + ".join(files) for files in ((SOURCE,), *CONVERTERS))
+    for form in FORMATS:
+        if all((checkpoint / name).is_file() for name in form.files):
+            special = read_special_tokens(checkpoint)
+            named = str(special.config.get("tokenizer_class") or "")
+            if named and not named.startswith((*form.classes, *ANY_CLASS)):
+                problem = f"tokenizer_class is {named}: {' + '.join(form.files)} is read for {', '.join(form.classes)}"
+                raise CheckpointError(f"checkpoint {checkpoint}", [f"{problem}; save it with a tokenizer.json"])
+            return form.convert(checkpoint, special)
+    known = "; ".join(" + ".join(files) for files in ((SOURCE,), *(form.files for form in FORMATS)))
     raise CheckpointError(f"checkpoint {checkpoint}", [f"it has no tokenizer: looked for {known}"])
 
 

@@ -26,11 +26,12 @@ MBART_50_LANGUAGES = (
 def t5(folder: Path, special: SpecialTokens) -> dict[str, Tokenizer]:
     """T5, mT5: the pieces, then as many `<extra_id_N>` as the configuration says, the last one first."""
     model = read_sentencepiece(folder / "spiece.model")
+    pieces = [piece.text for piece in model.pieces]
     extra = [f"<extra_id_{i}>" for i in reversed(range(special.config.get("extra_ids", 100)))]
+    extra = [token for token in extra if token not in set(pieces)]
     end = special.content("eos_token", "</s>")
     roles = [special.content("pad_token", "<pad>"), end, special.content("unk_token", "<unk>")]
-    tokens = [*(piece.text for piece in model.pieces), *extra]
-    return {"tokenizer.json": build(folder, model, tokens, special, plain([*roles, *extra]), ([], [end]))}
+    return {"tokenizer.json": build(folder, model, [*pieces, *extra], special, plain([*roles, *extra]), ([], [end]))}
 
 
 def llama(folder: Path, special: SpecialTokens) -> dict[str, Tokenizer]:
@@ -80,6 +81,11 @@ def marian(folder: Path, special: SpecialTokens) -> dict[str, Tokenizer]:
 
 
 def marian_side(folder: Path, special: SpecialTokens, pieces: str, ids: str) -> Tokenizer:
+    """One side's tokenizer.
+
+    A piece without id is spelled in smaller ones, where Marian has one unknown token; a character that is a piece of
+    the other side alone is unknown here.
+    """
     model = read_sentencepiece(folder / pieces)
     tokens = tokens_by_id(folder, ids)
     end, unknown = special.content("eos_token", "</s>"), special.content("unk_token", "<unk>")

@@ -14,6 +14,7 @@ import pytest
 from edgeformer.runtime.bundle import Bundle
 from edgeformer.runtime.chat import render_chat, templates_of
 from edgeformer.runtime.errors import BackendUnavailableError, BundleError, InputError
+from edgeformer.runtime.text import encode
 
 CHATML = """
 {%- for message in messages %}
@@ -229,3 +230,20 @@ def test_without_jinja_the_message_says_what_to_install(
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(BackendUnavailableError, match=r"pip install 'edgeformer\[chat\]'"):
         render_chat(bundle(CHATML), CHATS[0])
+
+
+def test_ids_of_a_chat_are_those_of_transformers() -> None:
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+    tokens = ["<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_tokens([AddedToken(token, special=True) for token in ("<s>", "</s>", "<|im_start|>", "<|im_end|>")])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    original = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    for template in (CHATML, SYSTEM_INSIDE):
+        text = theirs(template, CHATS[2], add_generation_prompt=True)
+        ids = original.apply_chat_template(CHATS[2], chat_template=template, add_generation_prompt=True)["input_ids"]
+        assert encode(tokenizer, text, special=False) == ids
+        assert ids.count(0) == (2 if template is SYSTEM_INSIDE else 0)

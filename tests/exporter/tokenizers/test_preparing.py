@@ -125,6 +125,10 @@ def test_a_converted_tokenizer_is_written_and_checked(train: Train, checkpoint: 
         ({"vocab.txt": "[CLS]\n[SEP]\n", "added_tokens.json": '{"x": 9}'}, "'x' has id 9, but 2 is what follows"),
         ({"vocab.json": "{}", "merges.txt": "a\n"}, "are no byte-level vocabulary"),
         ({"vocab.json": '{"a": "b"}', "merges.txt": ""}, "tokenizer.json has no tokens"),
+        (
+            {"vocab.txt": "a\n", "tokenizer_config.json": '{"tokenizer_class": "MPNetTokenizer"}'},
+            "is MPNetTokenizer",
+        ),
         ({"tokenizer.model": ""}, "tokenizer.model: it holds no pieces"),
     ],
 )
