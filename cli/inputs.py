@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import typer
 
-from edgeformer.runtime import Model
+from edgeformer.runtime import EncoderModel, Model
 from edgeformer.runtime.errors import InputError
 
 STANDARD_INPUT = "-"
@@ -79,7 +79,7 @@ def decoded(file: BinaryIO, name: str) -> Iterator[Line]:
         yield Line(text.removesuffix("\n").removesuffix("\r"), where)
 
 
-def encode(model: Model, lines: Iterable[Line]) -> list[list[int]]:
+def encode(model: Model | EncoderModel, lines: Iterable[Line]) -> list[list[int]]:
     """Token ids of each line.
 
     Raises:

@@ -52,7 +52,7 @@ def inspect(
                 **reports.describe_model(manifest),
                 "files": {name: record.bytes for name, record in manifest.files.items()},
                 "artifacts": artifacts,
-                "golden_samples": len(manifest.golden),
+                "golden_samples": reports.samples_of(manifest),
                 **({"operators": operators} if graphs else {}),
                 "problems": list(damage.problems) if damage else [],
             }
@@ -61,7 +61,7 @@ def inspect(
         rows = [
             *reports.model_rows(bundle, manifest),
             ("made by", f"edgeformer {manifest.edgeformer_version}"),
-            ("samples", f"{len(manifest.golden)} of what PyTorch gave"),
+            ("samples", f"{reports.samples_of(manifest)} of what PyTorch gave"),
             ("hashes", "see the error below" if damage else "every file is as recorded"),
         ]
         printing.print_table(["", ""], rows)

@@ -18,12 +18,22 @@ def bytes_of(files: Mapping[str, FileRecord]) -> int:
     return sum(record.bytes for record in files.values())
 
 
+def samples_of(manifest: Manifest) -> int:
+    """How many samples of what PyTorch gave a bundle has."""
+    return len(manifest.golden if manifest.encoder is None else manifest.encoder.samples)
+
+
 def describe_model(manifest: Manifest) -> dict[str, Any]:
-    return {
+    described: dict[str, Any] = {
         "family": manifest.model_type,
+        "kind": manifest.kind,
         "sizes": dataclasses.asdict(manifest.sizes),
         "tokens": dataclasses.asdict(manifest.tokens),
     }
+    if manifest.encoder is not None:
+        described["encoder"] = dataclasses.asdict(manifest.encoder)
+        del described["encoder"]["samples"]
+    return described
 
 
 def describe_artifact(artifact: Artifact) -> dict[str, Any]:
@@ -44,10 +54,13 @@ def describe_checks(checks: Sequence[Check]) -> list[dict[str, Any]]:
 
 def model_rows(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
     """Rows of two columns: what the bundle holds."""
-    sizes, tokens = manifest.sizes, manifest.tokens
+    sizes, tokens, encoder = manifest.sizes, manifest.tokens, manifest.encoder
+    rows = [("bundle", str(folder)), ("family", manifest.model_type), ("kind", manifest.kind)]
+    if encoder is not None:
+        labels = f": {', '.join(encoder.labels)}" if encoder.labels else ""
+        rows.append(("head", f"{encoder.head}, {encoder.width} numbers{labels}"))
     return [
-        ("bundle", str(folder)),
-        ("family", manifest.model_type),
+        *rows,
         ("sizes", ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(sizes).items())),
         ("tokens", f"pad {tokens.pad}, start {tokens.start}, end {', '.join(map(str, tokens.ends)) or 'none'}"),
     ]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from edgeformer.exporter.parity import Check
-    from edgeformer.runtime import Model
-    from edgeformer.runtime.bundle import GoldenSample
+    from edgeformer.runtime import EncoderModel, Model
 
 
 def verify(
@@ -43,21 +43,21 @@ def verify(
     if inputs is not None and checkpoint is None:
         raise typer.BadParameter("--inputs are compared with a checkpoint: give --checkpoint as well")
     from edgeformer.cli import printing, progress, reports
-    from edgeformer.exporter.parity import check_golden
+    from edgeformer.exporter.artifact_checks import check_model
     from edgeformer.runtime.errors import ParityError
 
     models, skipped = load_all(bundle, artifact)
-    compared: list[tuple[str, Model, list[Check]]] = []
+    compared: list[tuple[str, Model | EncoderModel, list[Check]]] = []
     with progress.steps() as step:
         for model in models:
             step(f"verifying {model.artifact.name} with the bundle's samples")
-            compared.append(("samples", model, check_golden(model, model.bundle.manifest.golden)))
+            compared.append(("samples", model, check_model(model)))
     if checkpoint is not None:
-        samples = search_anew(models[0], checkpoint, inputs)
+        check_anew = checker(models[0], checkpoint, inputs)
         with progress.steps() as step:
             for model in models:
                 step(f"verifying {model.artifact.name} with the checkpoint")
-                compared.append(("checkpoint", model, check_golden(model, samples)))
+                compared.append(("checkpoint", model, check_anew(model)))
 
     every = [check for _, _, checks in compared for check in checks]
     failed = [check for check in every if not check.passed]
@@ -80,7 +80,7 @@ def verify(
         raise ParityError(f"{len(failed)} of {len(every)} checks failed")
 
 
-def load_all(folder: Path, name: str | None) -> tuple[list[Model], list[dict[str, str]]]:
+def load_all(folder: Path, name: str | None) -> tuple[list[Model | EncoderModel], list[dict[str, str]]]:
     """The artifacts to verify, loaded, and those that cannot be, each with the reason.
 
     Raises:
@@ -89,7 +89,7 @@ def load_all(folder: Path, name: str | None) -> tuple[list[Model], list[dict[str
         BackendUnavailableError: nothing can be verified here.
     """
     from edgeformer.exporter.parity import TOLERANCES
-    from edgeformer.runtime import Model
+    from edgeformer.runtime import EncoderModel, Model
     from edgeformer.runtime.backends import lacking
     from edgeformer.runtime.bundle import open_bundle, read_manifest
     from edgeformer.runtime.errors import BackendUnavailableError
@@ -97,13 +97,15 @@ def load_all(folder: Path, name: str | None) -> tuple[list[Model], list[dict[str
 
     wanted = read_manifest(folder).artifacts if name is None else (choose(folder, name),)
     bundle = open_bundle(folder, artifacts=lambda artifact: artifact in wanted)
-    models, skipped = [], []
+    models: list[Model | EncoderModel] = []
+    skipped = []
+    kind = EncoderModel if bundle.manifest.kind == "encoder" else Model
     for artifact in wanted:
         reason = lacking(artifact)
         if reason is None and artifact.precision not in TOLERANCES:
             reason = f"precision {artifact.precision!r} is unknown to this edgeformer"
         if reason is None:
-            models.append(Model(bundle, artifact, None))
+            models.append(kind(bundle, artifact, None))
         else:
             skipped.append({"artifact": artifact.name, "reason": reason})
     if not models:
@@ -112,8 +114,8 @@ def load_all(folder: Path, name: str | None) -> tuple[list[Model], list[dict[str
     return models, skipped
 
 
-def search_anew(model: Model, checkpoint: Path, inputs: Path | None) -> tuple[GoldenSample, ...]:
-    """What the checkpoint gives in PyTorch for each line of a file, or for random sources.
+def checker(model: Model | EncoderModel, checkpoint: Path, inputs: Path | None) -> Callable[[Any], list[Check]]:
+    """Compares an artifact with what the checkpoint gives in PyTorch for each line of a file, or for random sources.
 
     Raises:
         CheckpointError: it cannot be read, or is of another model than the bundle.
@@ -125,9 +127,12 @@ def search_anew(model: Model, checkpoint: Path, inputs: Path | None) -> tuple[Go
     requirements.require(requirements.TO_EXPORT, "verify --checkpoint")
     from edgeformer.exporter.exporting import plain_ids
     from edgeformer.exporter.golden import golden_samples, longest_source, random_sources
+    from edgeformer.exporter.parity import check_golden
     from edgeformer.models.checkpoint import load_checkpoint
+    from edgeformer.runtime import EncoderModel
     from edgeformer.runtime.errors import InputError
 
+    sources: list[list[int]]
     if inputs is not None:
         sources = encode(model, lines_of(inputs))
         if not sources:
@@ -138,11 +143,18 @@ def search_anew(model: Model, checkpoint: Path, inputs: Path | None) -> tuple[Go
         sources = random_sources(vocabulary, longest_source(sizes), seed=1)  # the bundle's samples have seed 0
     require_same_config(model, checkpoint)
     reference = load_checkpoint(checkpoint)
+    if isinstance(model, EncoderModel):
+        from edgeformer.exporter.encoder_golden import encoder_samples
+        from edgeformer.exporter.encoder_parity import check_encoder
+
+        anew = encoder_samples(reference, model.record, sources)
+        return lambda loaded: check_encoder(loaded, anew)
     with progress.counting("inputs searched in PyTorch", len(sources)) as on_done:
-        return golden_samples(reference, sources, lambda: on_done(1))
+        samples = golden_samples(reference, sources, lambda: on_done(1))
+    return lambda loaded: check_golden(loaded, samples)
 
 
-def require_same_config(model: Model, checkpoint: Path) -> None:
+def require_same_config(model: Model | EncoderModel, checkpoint: Path) -> None:
     """Refuse a checkpoint of another model, before its weights are read.
 
     Raises:

@@ -18,16 +18,16 @@ from edgeformer.runtime.encoder_text import EncodedInput
 TOLERANCES = {"fp32": 1e-4, "fp16": 0.02, "bf16": 0.1, "int8": 0.2, "int8-rows": 0.2, "int4": 0.5}
 
 
-def check_encoder(model: EncoderModel) -> list[Check]:
-    """Compare an artifact with what PyTorch gave when the bundle was made, and with itself one row at a time."""
-    samples, tolerance = model.record.samples, TOLERANCES[model.artifact.precision]
+def check_encoder(model: EncoderModel, samples: Sequence[EncoderSample]) -> list[Check]:
+    """Compare an artifact with what PyTorch gave, and with itself one row at a time."""
+    tolerance = TOLERANCES[model.artifact.precision]
     together = sampled(model, samples)
     alone = [sampled(model, [sample])[0] for sample in samples]
     expected = [np.array(sample.values, np.float32) for sample in samples]
     scale = root_mean_square(np.concatenate([values.ravel() for values in expected]))
     worst = largest(root_mean_square(a - b) / scale for a, b in zip(alone, expected, strict=True))
     of_rows = largest(root_mean_square(a - b) / scale for a, b in zip(alone, together, strict=True))
-    what = model.record.head.replace("-", " ")
+    what = f"{model.record.head.replace('-', ' ').removesuffix('s')}s"
     return [
         Check(f"{what} equal PyTorch's", worst <= tolerance, f"largest relative difference {worst:.1e}"),
         Check("a ragged batch equals its rows", of_rows <= tolerance, f"largest relative difference {of_rows:.1e}"),

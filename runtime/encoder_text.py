@@ -108,6 +108,14 @@ class EncoderText:
             is_special=tuple(map(bool, encoding.special_tokens_mask)),
         )
 
+    def encode_source(self, text: str) -> list[int]:
+        """Ids of a text alone.
+
+        Raises:
+            InputError: as `encode`.
+        """
+        return list(self.encode(text).ids)
+
     def check_length(self, length: int, shown: object) -> None:
         if length > self.longest:
             what = shown if len(str(shown)) <= 40 else f"{str(shown)[:37]}..."
