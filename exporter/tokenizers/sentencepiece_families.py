@@ -27,8 +27,8 @@ def t5(folder: Path, special: SpecialTokens) -> dict[str, Tokenizer]:
     """T5, mT5: the pieces, then as many `<extra_id_N>` as the configuration says, the last one first."""
     model = read_sentencepiece(folder / "spiece.model")
     pieces = [piece.text for piece in model.pieces]
-    extra = [f"<extra_id_{i}>" for i in reversed(range(special.config.get("extra_ids", 100)))]
-    extra = [token for token in extra if token not in set(pieces)]
+    named = {f"<extra_id_{i}>": i for i in reversed(range(special.config.get("extra_ids", 100)))}
+    extra = sorted(named.keys() - set(pieces), key=named.__getitem__, reverse=True)
     end = special.content("eos_token", "</s>")
     roles = [special.content("pad_token", "<pad>"), end, special.content("unk_token", "<unk>")]
     return {"tokenizer.json": build(folder, model, [*pieces, *extra], special, plain([*roles, *extra]), ([], [end]))}

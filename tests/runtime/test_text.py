@@ -73,6 +73,21 @@ def test_words_are_spelled_and_ended(fast: Model) -> None:
     assert fast.text.encode_source("AB\u2019") == [4, 5, 3, 2]
 
 
+def test_what_is_no_text_is_refused(fast: Model) -> None:
+    for encode in (
+        fast.text.encode_source,
+        fast.text.encode_target,
+        fast.text.encode_prompt,
+        fast.text.encode_rendered,
+    ):
+        with pytest.raises(InputError, match="is not text: surrogates not allowed at 1"):
+            encode("a\ud800")
+
+
+def test_a_rendered_prompt_has_its_special_tokens_already(fast: Model) -> None:
+    assert fast.text.encode_rendered("ab'</s>") == fast.text.encode_source("ab'") == [4, 5, 3, 2]
+
+
 def test_targets_are_read_and_not_ended(fast: Model) -> None:
     ids = fast.text.encode_target("AA AE ZH")
     assert ids == [30, 31, 68]
