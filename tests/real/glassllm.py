@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 REQUIREMENT = "glassllm==0.1.0"
 LANGUAGES = ("en", "pt")
@@ -30,6 +31,11 @@ NAMES = {
 
 def convert(files: Path, language: str, folder: Path) -> None:
     """Write the checkpoint folder that the same model would have in Hugging Face's format."""
+    convert_model(files, language, folder)
+    convert_tokenizer(files, language, folder)
+
+
+def convert_model(files: Path, language: str, folder: Path) -> None:
     with np.load(files / "glassllm" / "weights" / f"{language}.npz") as archive:
         arrays = dict(archive)
     sizes = json.loads(str(arrays.pop("__config__")))
@@ -59,6 +65,19 @@ def convert(files: Path, language: str, folder: Path) -> None:
         "eos_token_id": 3,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2))
+
+
+def convert_tokenizer(files: Path, language: str, folder: Path) -> None:
+    """Pairs of characters, merged within words; a space is a character of the word behind it."""
+    text = (files / "glassllm" / "weights" / f"{language}.tokenizer.json").read_text(encoding="utf-8")
+    alphabet, merges = (json.loads(text)[name] for name in ("alphabet", "merges"))
+    vocabulary = ["<pad>", "<unk>", "<bos>", "<eos>", *alphabet, *map("".join, merges)]
+    ids = {token: i for i, token in enumerate(vocabulary)}
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[(a, b) for a, b in merges], unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(" ", "▁")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n|▁*[^▁\n]+|▁+"), "isolated")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 @contextmanager

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from edgeformer.exporter.exporting import export_checkpoint
 from edgeformer.models.checkpoint import load_checkpoint
+from edgeformer.runtime import GenerationConfig, load
 
 from ..models.decoder_families import greedy, stepwise
 from .glassllm import LANGUAGES, REQUIREMENT, convert, importable
@@ -25,11 +27,17 @@ def pair(
     request: pytest.FixtureRequest, fetched: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Any, Any, list[int]]:
     """The package's model, ours, and the ids of a text."""
-    files, folder = fetched(REQUIREMENT), tmp_path_factory.mktemp(request.param)
-    convert(files, request.param, folder)
-    with importable(files) as package:
-        reference, tokenizer = package.load_pretrained(request.param)
+    folder = tmp_path_factory.mktemp(request.param)
+    reference, tokenizer = both(fetched(REQUIREMENT), request.param, folder)
     return reference, load_checkpoint(folder), tokenizer.encode(PROMPTS[request.param] * 20)
+
+
+def both(files: Path, language: str, folder: Path) -> tuple[Any, Any]:
+    """The package's model and tokenizer; the same as a checkpoint in the folder."""
+    convert(files, language, folder)
+    with importable(files) as package:
+        reference, tokenizer = package.load_pretrained(language)
+    return reference, tokenizer
 
 
 def logits(reference: Any, ids: list[int]) -> torch.Tensor:
@@ -55,3 +63,16 @@ def test_greedy_decoding_says_the_same(pair: tuple[Any, Any, list[int]]) -> None
     reference, model, ids = pair
     wanted = [step.token for step in reference.generate(ids[:10], 100, greedy=True)]
     assert greedy(model, torch.tensor(ids[:10]), 100) == wanted
+
+
+def test_exported_it_says_the_same_text(fetched: Callable[[str], Path], tmp_path: Path) -> None:
+    """From text to text, without torch: tokenizer, ONNX Runtime, greedy search."""
+    reference, tokenizer = both(fetched(REQUIREMENT), "en", tmp_path)
+    export_checkpoint(tmp_path, tmp_path / "bundle")
+    model = load(tmp_path / "bundle")
+    for prompt in (PROMPTS["en"], "The whale\nswam  to", "a"):
+        ids = tokenizer.encode(prompt)
+        wanted = [step.token for step in reference.generate(ids, 60, greedy=True)]
+        (found,) = model.generate(prompt, GenerationConfig(max_new_tokens=60))
+        assert list(found.token_ids) == wanted
+        assert found.text == tokenizer.decode(wanted)
