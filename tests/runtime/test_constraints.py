@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgeformer.runtime import GenerationConfig
 from edgeformer.runtime.decoding import Decoding
-from edgeformer.runtime.prompts import Limits, Prompt
+from edgeformer.runtime.errors import OptionError
+from edgeformer.runtime.processors import processors_of
+from edgeformer.runtime.prompts import History, Limits, Prompt
 from edgeformer.runtime.results import Hypothesis
 
 transformers = pytest.importorskip("transformers")
@@ -160,3 +163,40 @@ def test_every_option_changes_the_output(
 
 def tokens(found: list[list[Hypothesis]]) -> list[list[tuple[int, ...]]]:
     return [[one.token_ids for one in several] for several in found]
+
+
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_options_that_leave_no_token_are_refused_at_that_step(decoder: Any, num_beams: int) -> None:
+    with pytest.raises(OptionError, match="the options leave .* no"):
+        found(decoder, PROMPTS, suppress_tokens=list(range(VOCAB)), max_new_tokens=3, num_beams=num_beams)
+
+
+def test_ids_outside_the_vocabulary_are_refused_with_the_options_that_hold_them() -> None:
+    options = GenerationConfig(suppress_tokens=[3, VOCAB], bad_words_ids=[[1, 99], [98]], eos_token_id=VOCAB)
+    with pytest.raises(OptionError) as caught:
+        processors_of(options, Limits((2,), 0, 4), VOCAB)
+    assert str(caught.value) == (
+        "bad_words_ids holds 98, 99, outside the vocabulary of 23; "
+        "suppress_tokens holds 23, outside the vocabulary of 23; "
+        "eos_token_id holds 23, outside the vocabulary of 23"
+    )
+
+
+def test_a_prompt_that_leaves_no_room_is_refused(decoder: Any) -> None:
+    with pytest.raises(OptionError, match="a prompt has 7 tokens, prompt and text may have 7 together"):
+        found(decoder, PROMPTS, max_length=7)
+
+
+def test_nothing_is_asked_of_logits_where_no_option_is_set() -> None:
+    assert processors_of(GenerationConfig(), Limits((2,), 0, 9), VOCAB) == ()
+
+
+def test_a_history_has_each_rows_tokens_at_its_end() -> None:
+    history = History(Prompt.of([[7, 8], [4, 5, 6, 9]]), Limits((2,), 1, 100, least_length=4, most_length=50))
+    for token in range(70):  # beyond the room that there is at first
+        history.append(np.array([token, 100 + token]))
+    assert history.ids[0, history.begins[0] :].tolist() == [7, 8, *range(70)]
+    assert history.ids[1].tolist() == [4, 5, 6, 9, *range(100, 170)]
+    assert (history.lengths.tolist(), history.least.tolist(), history.most.tolist()) == ([72, 74], [2, 1], [48, 46])
+    history.select(np.array([1, 1, 0]))
+    assert history.text[:, -1].tolist() == [169, 169, 69]
