@@ -23,8 +23,8 @@ TOTAL_LENGTH = "total_length"  # int32 (1,): the longest row, with the new token
 SOURCE_SHAPE = "source_shape"  # int64 (3,): queries grouped by source, (sources, rows per source * q_len, d_model)
 ROW_SHAPE = "row_shape"  # int64 (3,): queries by row, (batch, q_len, d_model)
 
-# Tables that it takes where it turns queries and keys by their positions, as a graph of their own makes them, of as many
-# rows as the caller's caches are long: float (rows, head_dim / 2), by number, since layers may turn in several ways.
+# Tables that it takes where it turns queries and keys by their positions, as a graph of their own makes them, of as
+# many rows as the caller's caches are long: (rows, head_dim / 2), by number, since layers may turn in several ways.
 COSINES = "cosines"
 SINES = "sines"
 ROTATION = "rotation"  # the role of that graph: positions int64 (1, rows) -> cosines.{i}, sines.{i}

@@ -69,6 +69,7 @@ def hides_the_future(graph: ir.Graph, mask: ir.Value, step: Step) -> bool:
     if found is None or found[0].ndim != 4 or found[0].shape[2:] != seen.shape[2:]:
         return False
     try:
-        return bool(np.array_equal(*np.broadcast_arrays(found[0] > HIDDEN, seen)))
+        shown, seen = np.broadcast_arrays(found[0] > HIDDEN, seen)
     except ValueError:  # of another batch
         return False
+    return bool((shown == seen).all())

@@ -110,7 +110,7 @@ def rotation_graph(model: ir.Model, pairs: list[Pair]) -> ir.Model:
     called = [name for i in range(len(pairs)) for name in names.rotation_names(i)]
     for i, name in enumerate(called):
         node = ir.node("Squeeze", [graph.outputs[i], axis])
-        node.outputs[0].name, node.outputs[0].dtype = name, graph.outputs[i].dtype
+        node.outputs[0].name, node.outputs[0].type = name, graph.outputs[i].type
         shape = graph.outputs[i].shape
         node.outputs[0].shape = ir.Shape(("rows", shape[-1] if shape else None))
         graph.append(node)
@@ -121,17 +121,16 @@ def rotation_graph(model: ir.Model, pairs: list[Pair]) -> ir.Model:
 
 def rotation_of(query: ir.Value, key: ir.Value) -> Rotation | None:
     """How a query and the key that it meets are turned, if both are, whole and by the same tables."""
-    turns = producer(query, "RotaryEmbedding"), producer(key, "RotaryEmbedding")
-    pairs = [pair_of(turn) if turn else None for turn in turns]
-    if turns[0] is None or turns[1] is None or pairs[0] is None or pairs[0] != pairs[1]:
+    first, second = producer(query, "RotaryEmbedding"), producer(key, "RotaryEmbedding")
+    if first is None or second is None or (pair := pair_of(first)) is None or pair != pair_of(second):
         return None
-    tables = [looked_up(value) for value in pairs[0]]
-    interleaved = [integer(turn, "interleaved") for turn in turns if turn]
-    partial = [integer(turn, name) for turn in turns if turn for name in ("rotary_embedding_dim", "num_heads")]
-    before = turns[0].inputs[0], turns[1].inputs[0]
-    if None in tables or None in before or any(partial) or interleaved[0] != interleaved[1]:
+    before, before_key = first.inputs[0], second.inputs[0]
+    cosines, sines = looked_up(pair[0]), looked_up(pair[1])
+    interleaved, other = integer(first, "interleaved"), integer(second, "interleaved")
+    partial = [integer(node, name) for node in (first, second) for name in ("rotary_embedding_dim", "num_heads")]
+    if before is None or before_key is None or cosines is None or sines is None or interleaved != other or any(partial):
         return None
-    return Rotation(*before, *tables, bool(interleaved[0]))  # type: ignore[arg-type]
+    return Rotation(before, before_key, cosines, sines, bool(interleaved))
 
 
 def looked_up(value: ir.Value) -> ir.Value | None:

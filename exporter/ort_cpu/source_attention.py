@@ -92,8 +92,8 @@ def rewrite(graph: ir.Graph, node: ir.Node, under_lengths: bool) -> bool:
         result = tape.op("Reshape", [attended, by_row])
     else:
         inputs = [x, without_heads(graph, key, node), without_heads(graph, value, node)]
-        inputs += [None, as_int32(graph)] if under_lengths else [None, None, mask]
-        result = tape.op("MultiHeadAttention", inputs, attributes, domain=MICROSOFT)
+        masked = [None, as_int32(graph)] if under_lengths else [None, None, mask]
+        result = tape.op("MultiHeadAttention", [*inputs, *masked], attributes, domain=MICROSOFT)
     graph.insert_before(node, tape.nodes)
     merged_by(graph, node, result)
     return True

@@ -5,18 +5,23 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from edgeformer.exporter import ort_cpu
+from edgeformer.exporter.ort_cpu.traits import IR_VERSION, OPSET_VERSION
 from edgeformer.exporter.ort_cuda.half_precision import HalfPrecision
 from edgeformer.runtime import names
 
 
-def rewrite(model: ir.Model) -> None:
+def rewrite(model: ir.Model) -> dict[str, ir.Model]:
     """Rewrite a portable graph in place.
 
     Args:
         model: as `edgeformer.exporter.onnx_graphs` makes it.
+
+    Returns:
+        the graphs that it needs beside it, by their roles. They stay in 32 bits: 16 cannot count positions.
     """
-    ort_cpu.rewrite(model, "fp32")
+    beside = ort_cpu.rewrite(model, "fp32")
     HalfPrecision()(model)
+    return beside
 
 
 def selection(sizes: names.Sizes) -> ir.Model:
@@ -34,5 +39,5 @@ def selection(sizes: names.Sizes) -> ir.Model:
     for node, name in zip(nodes, names.present_names(sizes), strict=True):
         node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = name, half, chosen
     outputs = [node.outputs[0] for node in nodes]
-    graph = ir.Graph([*caches, rows], outputs, nodes=nodes, opset_imports={"": ort_cpu.OPSET_VERSION}, name="selection")
-    return ir.Model(graph, ir_version=ort_cpu.IR_VERSION)
+    graph = ir.Graph([*caches, rows], outputs, nodes=nodes, opset_imports={"": OPSET_VERSION}, name="selection")
+    return ir.Model(graph, ir_version=IR_VERSION)

@@ -7,6 +7,7 @@ import dataclasses
 from edgeformer.exporter import ort_cuda
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.jobs import Job
+from edgeformer.exporter.ort_cpu.traits import least_version, needs_empty_caches, shares_sources
 from edgeformer.exporter.parity import check_golden, require
 from edgeformer.exporter.records import versions
 from edgeformer.exporter.targets import check_model
@@ -25,9 +26,9 @@ def make_ort_cuda(job: Job) -> Artifact:
     sizes = manifest.sizes
     check_model(job.choice, sizes)
     graphs = {role: job.graph(role) for role in job.portable.graphs}
-    for role, graph in graphs.items():
+    for role, graph in list(graphs.items()):
         with job.rewriting(role):
-            ort_cuda.rewrite(graph)
+            graphs |= ort_cuda.rewrite(graph)
     graphs["selection"] = ort_cuda.selection(sizes)
     job.progress("writing")
     save_graphs(job.folder, graphs)
@@ -35,9 +36,9 @@ def make_ort_cuda(job: Job) -> Artifact:
         graphs,
         "onnx",
         versions("onnxruntime", "onnx-ir"),
-        needs={"onnxruntime": "1.23"},  # the oldest whose CPU kernels ran the same operators
-        shared_sources=True,
-        long_steps_need_empty_caches=True,
+        needs={"onnxruntime": least_version(graphs.values())},
+        shared_sources=shares_sources(graphs),
+        long_steps_need_empty_caches=needs_empty_caches(graphs),
     )
     job.progress("verifying the graphs on the CPU against PyTorch's golden samples")
     on_cpu = dataclasses.replace(artifact, backend="ort-cpu")

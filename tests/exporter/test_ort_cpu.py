@@ -13,13 +13,15 @@ from onnx_ir.passes import InPlacePass, PassError, PreconditionError
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from edgeformer.exporter.ort_cpu import rewrite
-from edgeformer.exporter.ort_cpu.attention import MICROSOFT
-from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
+from edgeformer.exporter.ort_cpu.attention import MICROSOFT, is_write
 from edgeformer.exporter.ort_cpu.block_codes import Scheme, quantize
+from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
+from edgeformer.exporter.ort_cpu.matching import producer, register
 from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized, quantize_columns
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
+from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
 from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
 from edgeformer.runtime import names
@@ -127,18 +129,34 @@ def test_source_attention_is_one_kernel_in_a_step(decoder: ir.Model, sizes: name
 def test_positions_are_given_and_lengths_are_not_read_any_more(decoder: ir.Model, sizes: names.Sizes) -> None:
     given = one_token(sizes)
     before = logits(decoder, given)
-    apply(decoder, CachedAttention())
-    apply(decoder, GivenPositions())
+    apply(decoder, GivenPositions(), CachedAttention())
+    apply(decoder, UnusedInputs())
     inputs = [value.name for value in decoder.graph.inputs]
     assert names.CACHE_LENGTHS not in inputs
     assert names.POSITIONS in inputs
-    assert operators(decoder)["Clip"] == 0
+    assert operators(decoder)["Clip"] == operators(decoder)["Range"] - 1 == 0  # that of the wanted rows
     close(logits(decoder, given), before)
 
 
-def test_positions_are_not_given_while_lengths_are_read_elsewhere(decoder: ir.Model) -> None:
-    with pytest.raises(PreconditionError, match=f"{names.CACHE_LENGTHS} is used for more than positions"):
-        GivenPositions()(decoder)
+def test_lengths_stay_an_input_while_they_are_read_elsewhere(decoder: ir.Model, sizes: names.Sizes) -> None:
+    given = [prefill(sizes), one_token(sizes)]
+    before = [run(decoder, each) for each in given]
+    apply(decoder, GivenPositions(), UnusedInputs())
+    assert {names.CACHE_LENGTHS, names.POSITIONS} <= {value.name for value in decoder.graph.inputs}
+    for each, expected in zip(given, before, strict=True):
+        close(run(decoder, each), expected)
+
+
+@pytest.mark.parametrize("limit", [5, 62])
+def test_positions_that_are_clamped_elsewhere_than_at_their_tables_end_are_computed(
+    decoder: ir.Model, limit: int
+) -> None:
+    (clip,) = only(decoder, "Clip")
+    clip.replace_input_with(2, register(decoder.graph, "limit", np.array(limit)))
+    apply(decoder, GivenPositions())
+    assert only(decoder, "Clip") == [clip]
+    assert clip.inputs[0] is not None
+    assert clip.inputs[0].name == names.POSITIONS
 
 
 def test_wanted_rows_are_picked_by_one_operator(decoder: ir.Model, sizes: names.Sizes) -> None:
@@ -472,16 +490,18 @@ def test_an_attention_over_a_cache_of_another_kind_is_not_miscompiled(
     not_miscompiled(decoder, "decoder", one_token(sizes))
 
 
-def test_heads_that_the_kernel_does_not_take_are_refused(decoder: ir.Model) -> None:
+def test_heads_that_the_kernel_does_not_take_stay_with_the_portable_attention(decoder: ir.Model) -> None:
     """It takes a multiple of 8 only, and says so when it runs."""
-    for node in only(decoder, "Attention"):
-        for value in node.inputs[:3]:
-            assert value is not None
-            assert value.shape is not None
-            value.shape = ir.Shape((*value.shape[:3], 12))
-    with pytest.raises(PassError) as caught:
-        rewrite(decoder, "fp32")
-    assert "12" in str(caught.value.__cause__)
+    cached = [node for node in only(decoder, "Attention") if is_write(producer(node.inputs[1], "TensorScatter"))]
+    for value in cached[0].inputs[:3]:
+        assert value is not None
+        assert value.shape is not None
+        value.shape = ir.Shape((*value.shape[:3], 12))
+    rewrite(decoder, "fp32")
+    assert only(decoder, "Attention") == cached[:1]
+    assert operators(decoder)["GroupQueryAttention"] == len(cached) - 1
+    assert decoder.opset_imports[""] == 24
+    assert names.CACHE_LENGTHS in {value.name for value in decoder.graph.inputs}
 
 
 def test_a_bias_of_another_width_is_left_alone() -> None:
