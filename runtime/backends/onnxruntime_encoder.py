@@ -18,6 +18,7 @@ class OnnxRuntimeEncoder:
     def __init__(self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None) -> None:
         self.record = record
         self.session = Sessions(bundle, artifact, threads, [CPU]).open("encoder")
+        self.inputs = {value.name for value in self.session.get_inputs()}  # a rewritten graph may need fewer
 
     def run(self, given: Mapping[str, Ints], wanted: Sequence[str]) -> dict[str, Floats]:
         """Some outputs for all inputs, as `edgeformer.runtime.backends.encoding.EncoderExecutor` says."""
@@ -28,7 +29,7 @@ class OnnxRuntimeEncoder:
             for name in wanted
         }
         binding = Binding(self.session)
-        binding.inputs(given)
+        binding.inputs({name: array for name, array in given.items() if name in self.inputs})
         binding.outputs(found)
         binding.run()
         return found
