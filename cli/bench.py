@@ -81,9 +81,9 @@ def run(
     from edgeformer.cli import printing, progress
     from edgeformer.cli.benching import tables
     from edgeformer.cli.benching.artifacts import check, measure_artifact
+    from edgeformer.cli.benching.encoding import open_subject
     from edgeformer.cli.benching.planning import Asked, make_setup
     from edgeformer.cli.benching.records import make_record
-    from edgeformer.runtime import load
 
     asked = Asked(
         texts or [], inputs, replay, batch, prompt, new_tokens, max_new_tokens, num_beams, rounds, warmup, seed,
@@ -91,7 +91,7 @@ def run(
     )  # fmt: skip
     asked.check()
     names = artifact or runnable(bundle)
-    model = load(bundle, names[0], threads=threads)  # which imports its library
+    model = open_subject(bundle, names[0], threads)  # which imports its library
     setup, prompts = make_setup(model, bundle, asked)
     check(model, setup.plan)
     del model  # whose memory would count

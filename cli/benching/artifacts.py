@@ -11,6 +11,7 @@ from typing import Any
 
 from edgeformer.cli.benching.calls import measure, timed_call
 from edgeformer.cli.benching.ceilings import Ceilings, shares
+from edgeformer.cli.benching.encoding import Subject, open_subject, samples
 from edgeformer.cli.benching.energy import measure_energy
 from edgeformer.cli.benching.fresh import Request as FreshRequest
 from edgeformer.cli.benching.graph_weights import Weights
@@ -25,7 +26,6 @@ from edgeformer.cli.benching.telemetry.sampling import Sampler
 from edgeformer.cli.benching.telemetry_records import describe
 from edgeformer.cli.benching.work import first_work, role_weights, step_work
 from edgeformer.cli.machine import all_cores
-from edgeformer.runtime import Model, load
 from edgeformer.runtime.errors import OptionError
 from edgeformer.runtime.memory_plan import ON_GPU
 
@@ -56,7 +56,7 @@ class Setup:
         return len(self.requests) * len(self.plan.cells) or self.plan.calls
 
 
-def check(model: Model, plan: Plan) -> None:
+def check(model: Subject, plan: Plan) -> None:
     """Make one call of each cell, so that what the model cannot do is refused before anything is measured.
 
     Raises:
@@ -79,16 +79,15 @@ def check(model: Model, plan: Plan) -> None:
             )
 
 
-def vocabulary(model: Model) -> list[int]:
+def vocabulary(model: Subject) -> list[int]:
     """Ids that prompts are cut from: those of the bundle's samples, which are ordinary ones."""
-    samples = model.bundle.manifest.golden
-    return sorted({token for sample in samples for token in sample.source_ids}) or [0]
+    return sorted({token for row in samples(model) for token in row}) or [0]
 
 
 def measure_artifact(setup: Setup, name: str, on_done: Callable[[int], None]) -> dict[str, Any]:
     """An artifact of a record."""
     gc.collect()
-    model = load(setup.folder, name, threads=setup.plan.threads)
+    model = open_subject(setup.folder, name, setup.plan.threads)
     artifact, bundle = model.artifact, model.bundle
     apart: dict[str, Any] = {"load": NOT_SUPPORTED, "memory": NOT_SUPPORTED}
     if not setup.calls_only:
@@ -109,30 +108,30 @@ def measure_artifact(setup: Setup, name: str, on_done: Callable[[int], None]) ->
     }
 
 
-def measured_calls(setup: Setup, model: Model, on_done: Callable[[int], None]) -> dict[str, Any]:
+def measured_calls(setup: Setup, model: Subject, on_done: Callable[[int], None]) -> dict[str, Any]:
     """The cells, with telemetry and noise meanwhile."""
     found = find_counters()
     with Sampler(supported(found)) as sampler:
         before = read_load()
         entries = (replayed if setup.requests else timed)(setup, model, on_done)
         after = read_load()
-    samples, cells = sampler.samples(), [entry(sampler.began) for entry in entries]
-    noise = find_noise(before, after, all_cores(), samples, cells)
-    return {"cells": cells, "noise": noise, "telemetry": describe(found, samples)}
+    sampled, cells = sampler.samples(), [entry(sampler.began) for entry in entries]
+    noise = find_noise(before, after, all_cores(), sampled, cells)
+    return {"cells": cells, "noise": noise, "telemetry": describe(found, sampled)}
 
 
-def timed(setup: Setup, model: Model, on_done: Callable[[int], None]) -> list[Summary]:
+def timed(setup: Setup, model: Subject, on_done: Callable[[int], None]) -> list[Summary]:
     """Measure in rounds; what is found is put together when nothing is measured any more."""
     calls = measure(model, setup.plan, vocabulary(model), on_done)
     return [functools.partial(summarize, cell, some) for cell, some in zip(setup.plan.cells, calls, strict=True)]
 
 
-def replayed(setup: Setup, model: Model, on_done: Callable[[int], None]) -> list[Summary]:
+def replayed(setup: Setup, model: Subject, on_done: Callable[[int], None]) -> list[Summary]:
     served = [(cell, serve(model, setup.requests, cell, on_done)) for cell in setup.plan.cells]
     return [functools.partial(summarize_replay, cell, some) for cell, some in served]
 
 
-def largest(setup: Setup, model: Model) -> FreshRequest:
+def largest(setup: Setup, model: Subject) -> FreshRequest:
     """The cell that takes most memory, as a fresh process is asked for it."""
     plan = setup.plan
     cell = max(plan.cells, key=lambda c: c.batch * c.config.num_beams * ((c.prompt or 0) + (c.new_tokens or 1)))
@@ -141,12 +140,12 @@ def largest(setup: Setup, model: Model) -> FreshRequest:
     return FreshRequest(str(setup.folder), model.artifact.name, plan.threads, sources, config)
 
 
-def energy(plan: Plan, model: Model, cell: Cell) -> dict[str, Any] | str:
+def energy(plan: Plan, model: Subject, cell: Cell) -> dict[str, Any] | str:
     sources = batches(plan, cell, vocabulary(model), 0)[0]
     return measure_energy(lambda: timed_call(model, sources, cell.config).tokens, supported(find_counters()))
 
 
-def roofline(setup: Setup, model: Model, weights: dict[str, Weights], cell: Cell, entry: dict[str, Any]) -> Any:
+def roofline(setup: Setup, model: Subject, weights: dict[str, Weights], cell: Cell, entry: dict[str, Any]) -> Any:
     """Shares of the ceilings: of a step and of a first token, by their medians."""
     ceilings = None if model.artifact.backend in ON_GPU else setup.ceilings
     tokens = sum(entry["samples"]["tokens"]) / max(1, entry["calls"] * cell.batch)

@@ -11,6 +11,7 @@ import numpy as np
 
 from edgeformer.cli.benching.charts import Axis, Line
 from edgeformer.cli.benching.comparing import name_of
+from edgeformer.cli.benching.wording import share_of
 
 Record = Mapping[str, Any]
 Named = tuple[str, Record]
@@ -96,14 +97,14 @@ def roofline(named: Named) -> Iterator[Figure]:
     points = [
         Line(place, [(share["flops"] / share["bytes"], share["flops_per_second"])], joined=False)
         for place, cell in cells([named])
-        if not isinstance(share := cell["roofline"]["step"], str)
+        if not isinstance(share := share_of(cell), str)
     ]
     for part in groups(points, MOST_LINES - 2):
         roofs = list(roofs_over(ceilings, [line.points[0][0] for line in part]))
         spots = [point for line in (*roofs, *part) for point in line.points]
         x = Axis.of("operations a byte", [across for across, _ in spots], log=True)
         y = Axis.of("operations a second", [up for _, up in spots], log=True)
-        yield Figure(f"Roofline of a step, {name}", x, y, (*roofs, *part))
+        yield Figure(f"Roofline, {name}", x, y, (*roofs, *part))
 
 
 def roofs_over(ceilings: Mapping[str, Any], across: Sequence[float]) -> Iterator[Line]:

@@ -26,17 +26,18 @@ class Request:
 
 
 def answer(request: Request) -> dict[str, Any]:
+    from edgeformer.cli.benching.encoding import open_subject
     from edgeformer.cli.benching.telemetry import nvml
     from edgeformer.cli.benching.telemetry.counters import Counter
     from edgeformer.cli.benching.telemetry.sampling import Sampler
     from edgeformer.cli.machine import status_bytes
-    from edgeformer.runtime import GenerationConfig, load
+    from edgeformer.runtime import GenerationConfig
 
     config = GenerationConfig(**request.config)
     gpu = [c for c in nvml.find() if isinstance(c, Counter) and c.kind == "memory"]
     with Sampler(gpu, period=0.01) as sampler:
         begin = time.perf_counter()
-        model = load(Path(request.bundle), request.artifact, threads=request.threads)
+        model = open_subject(Path(request.bundle), request.artifact, request.threads)
         seconds = time.perf_counter() - begin
         model.generate(request.sources, config, batch_size=len(request.sources))
     device = [growth(series.values) for series in sampler.samples().series]

@@ -98,8 +98,9 @@ def first_reaching(reached: NDArray[np.int64], wanted: Values) -> NDArray[np.int
     """In each row of (rows, samples), which only grows, where each of (rows, percents) is reached first."""
     rows, samples = reached.shape
     apart = (np.arange(rows) * (int(reached.max()) + 1))[:, None]  # lets one search serve all rows
-    places = np.searchsorted((reached + apart).ravel(), (wanted + apart).ravel())
-    return places.reshape(wanted.shape) - np.arange(rows)[:, None] * samples
+    places: NDArray[np.intp] = np.searchsorted((reached + apart).ravel(), (wanted + apart).ravel())
+    within: NDArray[np.intp] = places.reshape(wanted.shape) - np.arange(rows)[:, None] * samples
+    return within
 
 
 def bounds(drawn: Values) -> tuple[float, float]:

@@ -11,13 +11,12 @@ import typer
 
 from edgeformer.cli.benching.artifacts import Setup
 from edgeformer.cli.benching.ceilings import Ceilings, measure_ceilings
+from edgeformer.cli.benching.encoding import Encoding, Subject, check_texts, samples
 from edgeformer.cli.benching.grid import Cell, Plan, Source, numbers
 from edgeformer.cli.benching.replay import read_requests
 from edgeformer.cli.benching.work import role_weights
-from edgeformer.cli.inputs import encode, given
+from edgeformer.cli.inputs import Line, given
 from edgeformer.cli.machine import usable_cores
-from edgeformer.cli.run import options
-from edgeformer.runtime import Model
 from edgeformer.runtime.errors import InputError, OptionError
 
 
@@ -56,7 +55,7 @@ class Asked:
             raise typer.BadParameter("--new-tokens is how many, --max-new-tokens the most: give one of them")
 
 
-def make_setup(model: Model, folder: Path, asked: Asked) -> tuple[Setup, str]:
+def make_setup(model: Subject, folder: Path, asked: Asked) -> tuple[Setup, str]:
     """What is measured, and what its inputs are, in words.
 
     Args:
@@ -69,45 +68,52 @@ def make_setup(model: Model, folder: Path, asked: Asked) -> tuple[Setup, str]:
         OptionError: an option out of range.
     """
     requests = read_requests(asked.replay) if asked.replay else []
-    sources: list[Source] = [request.text for request in requests] or read_sources(model, asked.texts, asked.inputs)
+    check_texts(model, [Line(request.text) for request in requests])
+    sources = [request.text for request in requests] or read_sources(model, asked.texts, asked.inputs)
     plan = Plan(cells_of(model, asked), sources, asked.rounds, asked.warmup, asked.seed, asked.threads)
     return Setup(folder, plan, requests, ceilings(model, asked), asked.calls_only), inputs_in_words(asked)
 
 
-def cells_of(model: Model, asked: Asked) -> list[Cell]:
-    """Every combination of what was asked for."""
+def cells_of(model: Subject, asked: Asked) -> list[Cell]:
+    """Every combination of what was asked for.
+
+    Raises:
+        OptionError: a number out of range, or what an encoder cannot do.
+    """
+    if isinstance(model, Encoding) and (asked.new_tokens or asked.max_new_tokens or asked.num_beams):
+        raise OptionError("an encoder writes nothing: leave out --new-tokens, --max-new-tokens and --num-beams")
     lengths: list[int | None] = [*numbers("new_tokens", asked.new_tokens)] or [None]
     prompts: list[int | None] = [*numbers("prompt", asked.prompt)] or [None]
     sizes, beams = numbers("batch", asked.batch) or [1], numbers("num_beams", asked.num_beams) or [1]
     cells = []
     for size, prompt, length, width in itertools.product(sizes, prompts, lengths, beams):
-        config = options(
-            model.generation_config,
-            num_beams=width,
-            num_return_sequences=1,
-            min_new_tokens=length,
-            max_new_tokens=length or asked.max_new_tokens,
-        )
+        changes = {
+            "num_beams": width,
+            "num_return_sequences": 1,
+            "min_new_tokens": length,
+            "max_new_tokens": length or asked.max_new_tokens,
+        }
+        config = model.generation_config.changed(**{name: v for name, v in changes.items() if v is not None})
         cells.append(Cell(size, prompt, config))
     return cells
 
 
-def read_sources(model: Model, texts: Sequence[str], file: Path | None) -> list[Source]:
+def read_sources(model: Subject, texts: Sequence[str], file: Path | None) -> list[Source]:
     """Texts that were given, else the ids of the bundle's samples.
 
     Raises:
         InputError: a file that is empty or cannot be read, or a text that the model cannot take.
     """
     if not texts and file is None:
-        return [sample.source_ids for sample in model.bundle.manifest.golden]
+        return list(samples(model))
     lines = list(given(texts, file))
     if not lines:
         raise InputError(f"{file} is empty: give at least one line")
-    encode(model, lines)
+    check_texts(model, lines)
     return [line.text for line in lines]
 
 
-def ceilings(model: Model, asked: Asked) -> Ceilings | None:
+def ceilings(model: Subject, asked: Asked) -> Ceilings | None:
     """Of this machine, also for arrays as large as the model's weights, which a cache may hold."""
     if asked.calls_only:
         return None

@@ -15,7 +15,7 @@ COLUMNS = (
 NUMBERS = COLUMNS[1:]
 LEGEND = (
     "latencies in ms: p50 [95 % interval] / p90 / p99, a ~ where too few calls bound it; bandwidth and compute: "
-    "a step's shares of this machine's ceilings"
+    "shares of this machine's ceilings, of a step, or of a call without steps"
 )
 
 
@@ -26,7 +26,7 @@ def cell_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def cell_row(artifact: str, cell: Mapping[str, Any]) -> tuple[str, ...]:
-    step, energy = cell["roofline"]["step"], cell["energy"]
+    step, energy = share_of(cell), cell["energy"]
     return (
         artifact,
         str(cell["batch"]) + (" replay" if cell.get("replay") else ""),
@@ -42,6 +42,11 @@ def cell_row(artifact: str, cell: Mapping[str, Any]) -> tuple[str, ...]:
         step if isinstance(step, str) else f"{step['bandwidth_share']:.1%}",
         step if isinstance(step, str) else f"{step['compute_share']:.1%}",
     )
+
+
+def share_of(cell: Mapping[str, Any]) -> Any:
+    """Shares of the ceilings: of a step, or of a first token where nothing follows it, as of an encoder."""
+    return cell["roofline"]["step" if cell["itl_ms"] else "first_token"]
 
 
 def latency(values: Mapping[str, Mapping[str, float | None]] | None) -> str:

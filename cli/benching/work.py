@@ -67,11 +67,11 @@ def step_work(
 def first_work(weights: dict[str, Weights], cell: Cell) -> Work | None:
     """The prompts and one token of each: None where the prompts' lengths are not one number."""
     decoder, encoder = weights.get("decoder"), weights.get("encoder")
-    if decoder is None or cell.prompt is None:
+    if cell.prompt is None or not weights:
         return None
     given, rows = cell.batch * cell.prompt, cell.batch * cell.config.num_beams
-    if encoder is not None:
-        flops = 2 * (encoder.count * given + decoder.count * rows)
-        return Work(encoder.bytes + decoder.bytes, encoder.bytes + decoder.bytes, flops)
-    flops = 2 * ((decoder.count - decoder.head) * given + decoder.head * cell.batch)
-    return Work(decoder.bytes, decoder.bytes, flops)
+    size = sum(one.bytes for one in weights.values())
+    if encoder is None and decoder is not None:  # a language model: its vocabulary is computed for last tokens alone
+        return Work(size, size, 2 * ((decoder.count - decoder.head) * given + decoder.head * cell.batch))
+    read, written = (encoder.count * given if encoder else 0), (decoder.count * rows if decoder else 0)
+    return Work(size, size, 2 * (read + written))

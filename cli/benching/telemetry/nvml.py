@@ -10,7 +10,8 @@ from typing import Any
 
 from edgeformer.cli.benching.telemetry.counters import Counter, CounterError, Kind, Missing, readable
 
-IDLE = 1  # the bit that says the clocks are low since there is nothing to do; every other bit is a limit
+# Reasons for low clocks that are no limit: nothing to do, and clocks that someone set.
+NO_LIMIT = 0x1 | 0x2 | 0x100
 MILLI = 1e-3
 
 
@@ -62,7 +63,14 @@ def readings(library: Any, handle: Any) -> Iterator[tuple[str, Kind, Callable[[]
     yield (
         "throttling",
         "throttling",
-        lambda: library.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & ~IDLE,
+        lambda: limits(library)(handle) & ~NO_LIMIT,
     )
     yield "load", "load", lambda: library.nvmlDeviceGetUtilizationRates(handle).gpu
     yield "memory", "memory", lambda: library.nvmlDeviceGetMemoryInfo(handle).used
+
+
+def limits(library: Any) -> Callable[[Any], int]:
+    """What gives the reasons for low clocks: renamed in CUDA 13, and drivers from before have the old name alone."""
+    name = "nvmlDeviceGetCurrentClocksThrottleReasons"
+    found: Callable[[Any], int] = getattr(library, name, None) or library.nvmlDeviceGetCurrentClocksEventReasons
+    return found

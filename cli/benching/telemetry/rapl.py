@@ -51,9 +51,14 @@ def find(root: Path) -> Iterator[Counter | Missing]:
         kind = text_of(zone / "name")
         inside = zone.name.count(":") > 1
         name = f"rapl.{kind}" if not inside else f"rapl.{package_of(zone)}.{kind}"
-        span = (optional_number(zone / "max_energy_range_uj") or 0.0) * MICROJOULE
+        span = optional_number(zone / "max_energy_range_uj")
+        if span is None:
+            yield Missing(
+                name, f"{zone / 'max_energy_range_uj'} cannot be read: where the counter begins anew is unknown"
+            )
+            continue
         adds_up = kind.startswith("package") or kind == "dram"
-        yield readable(name, "energy", Unwrapped(zone / "energy_uj", span), total=adds_up)
+        yield readable(name, "energy", Unwrapped(zone / "energy_uj", span * MICROJOULE), total=adds_up)
 
 
 def package_of(zone: Path) -> str:
