@@ -36,4 +36,13 @@ def rotation(rope: Rope, positions: Tensor, dtype: torch.dtype) -> Rotation:
 def rotate(x: Tensor, turned: Rotation, rope: Rope) -> Tensor:
     """Queries or keys (batch, num_heads, q_len, head_dim), turned: the same shape. Exports to `RotaryEmbedding`."""
     cosines, sines = turned
+    if x.requires_grad:  # in training: the operator has no gradient
+        return turned_by_hand(x, cosines[:, None], sines[:, None], rope.interleaved)
     return torch.onnx.ops.rotary_embedding(x, cosines, sines, interleaved=rope.interleaved)
+
+
+def turned_by_hand(x: Tensor, cosines: Tensor, sines: Tensor, interleaved: bool) -> Tensor:
+    """What `RotaryEmbedding` computes; cosines and sines are (batch, 1, q_len, head_dim / 2)."""
+    first, second = (x[..., 0::2], x[..., 1::2]) if interleaved else x.chunk(2, dim=-1)
+    pair = first * cosines - second * sines, first * sines + second * cosines
+    return torch.stack(pair, dim=-1).flatten(-2) if interleaved else torch.cat(pair, dim=-1)

@@ -159,6 +159,7 @@ class OnnxRuntimeRows(SteppingRows):
                 old.take(rows, axis=0, out=new, mode="clip")
             self.store, self.other, self.caches = self.other, self.store, kept
             self.cache_lengths = self.cache_lengths[rows]
+            self.longest = int(self.cache_lengths.max())
             return
         (moved,) = np.nonzero(rows != np.arange(batch))
         if len(moved):
@@ -166,3 +167,4 @@ class OnnxRuntimeRows(SteppingRows):
             written = self.caches[:, :, :, : self.longest]
             written[:, moved] = written[:, origin]
             self.cache_lengths[moved] = self.cache_lengths[origin]
+            self.longest = int(self.cache_lengths.max())

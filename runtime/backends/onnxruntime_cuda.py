@@ -187,3 +187,4 @@ class CudaRows(SteppingRows):
         if len(rows) != len(self.cache_lengths) or np.any(rows != np.arange(len(rows))):
             self.caches = self.device.pick(self.caches, rows)
             self.cache_lengths = self.cache_lengths[rows]
+            self.longest = int(self.cache_lengths.max())

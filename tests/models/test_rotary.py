@@ -168,3 +168,15 @@ def test_an_odd_head_is_refused() -> None:
     keys = Keys({})
     read_rope(keys, 5, 16)
     assert keys.problems == ["rotary positions: head_dim is 5, expected an even number: its numbers turn in pairs"]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_training_turns_as_the_operator_does_and_has_gradients(interleaved: bool) -> None:
+    rope = Rope(plain_frequencies(8), interleaved=interleaved)
+    x = torch.randn(2, 3, 5, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    turned = rotation(rope, torch.arange(5).expand(2, -1) + 3, x.dtype)
+    trained = rotate(x, turned, rope)
+    torch.testing.assert_close(trained, rotate(x.detach(), turned, rope), rtol=0, atol=1e-6)
+    trained.square().sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, 2 * x.detach(), rtol=0, atol=1e-5)  # a rotation keeps lengths
