@@ -35,7 +35,8 @@ def run(
         int | None, typer.Option("--num-beams", help="Hypotheses of a beam search; 1 is greedy.")
     ] = None,
     num_return_sequences: Annotated[
-        int | None, typer.Option("--num-return-sequences", help="Results for each input, at most --num-beams.")
+        int | None,
+        typer.Option("--num-return-sequences", help="Results for each input; at most --num-beams of a search."),
     ] = None,
     length_penalty: Annotated[
         float | None,
@@ -50,6 +51,39 @@ def run(
     min_new_tokens: Annotated[
         int | None, typer.Option("--min-new-tokens", help="Fewest tokens to generate before the end.")
     ] = None,
+    do_sample: Annotated[
+        bool | None,
+        typer.Option("--do-sample/--no-do-sample", help="Draw tokens at random instead of taking the likeliest."),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="With --do-sample: below 1 for likelier tokens.")
+    ] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k",
+            help="With --do-sample: draw from so many of the likeliest tokens, 0 for all. Encoders that fill masks: "
+            "tokens for each.",
+        ),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option("--top-p", help="With --do-sample: draw from the likeliest tokens that together are so likely."),
+    ] = None,
+    min_p: Annotated[
+        float | None,
+        typer.Option("--min-p", help="With --do-sample: draw from tokens so likely, as a share of the likeliest's."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="With --do-sample: the same seed gives the same texts.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option("--repetition-penalty", help="Above 1, tokens that there are already become less likely."),
+    ] = None,
+    no_repeat_ngram_size: Annotated[
+        int | None, typer.Option("--no-repeat-ngram-size", help="No run of so many tokens comes twice.")
+    ] = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="Inputs are messages to answer, written as the model's chats are.")
     ] = False,
@@ -60,11 +94,10 @@ def run(
         bool, typer.Option("--pairs", help="Encoders: an input is two texts with a tab between them.")
     ] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Encoders: cut an input that is too long.")] = False,
-    top_k: Annotated[int | None, typer.Option("--top-k", help="Encoders that fill masks: tokens for each.")] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Most inputs that are computed together.")] = 64,
     threads: Annotated[int | None, typer.Option("--threads", help="Cores to use; all by default.")] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Print each piece of text as it comes; greedy only.")
+        bool, typer.Option("--stream", help="Print each piece of text as it comes; no beam search can.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Say what runs, and why none of the others, to standard error.")
@@ -90,13 +123,14 @@ def run(
       edgeformer run bundle/ hello
       edgeformer run bundle/ --file words.txt --num-beams 4 --json
       edgeformer run bundle/ < words.txt
+      edgeformer run bundle/ "Once upon a time" --do-sample --temperature 0.8 --seed 1 --stream
       edgeformer run bundle/ --chat --system "Be brief." "Who are you?"
     """
     if stream and as_json:
         raise typer.BadParameter("--stream prints text as it comes, --json whole results: give one of them")
     if system is not None and not chat:
         raise typer.BadParameter("--system is the beginning of a chat: give --chat as well")
-    from edgeformer.cli import inputs, progress
+    from edgeformer.cli import generation_options, inputs, progress
     from edgeformer.cli.run_encoder import encoder_options, run_encoder
     from edgeformer.runtime import load, load_encoder
     from edgeformer.runtime.bundle import read_manifest
@@ -111,8 +145,15 @@ def run(
         "early_stopping": early_stopping,
         "max_new_tokens": max_new_tokens,
         "min_new_tokens": min_new_tokens,
+        "do_sample": do_sample,
+        "temperature": temperature,
+        "top_p": top_p,
+        "min_p": min_p,
+        "seed": seed,
+        "repetition_penalty": repetition_penalty,
+        "no_repeat_ngram_size": no_repeat_ngram_size,
     }
-    of_encoders = {"pairs": pairs, "truncate": truncate, "top_k": top_k}
+    of_encoders = {"pairs": pairs, "truncate": truncate}
     if read_manifest(bundle).kind == "encoder":
         refuse_options(given | {"chat": chat or None, "stream": stream or None}, "models that generate")
         encoder = load_encoder(bundle, artifact, threads=threads)
@@ -126,7 +167,7 @@ def run(
     model = load(bundle, artifact, threads=threads)
     if verbose:
         print_choice(model)
-    config = options(model.generation_config, **given)
+    config = generation_options.changed(model.generation_config, given | {"top_k": top_k})
     encode: Encode = inputs.encode
     if chat:
         from edgeformer.cli.chat import encode_chats
@@ -159,21 +200,6 @@ def print_choice(model: Model | EncoderModel) -> None:
         print(f"  not {name}: {reason}", file=sys.stderr)
 
 
-def options(defaults: GenerationConfig, **given: Any) -> GenerationConfig:
-    """The checkpoint's own options, those that were given changed.
-
-    Raises:
-        OptionError: a value out of range, or options that contradict each other.
-    """
-    import dataclasses
-
-    changes = {name: value for name, value in given.items() if value is not None}
-    words = {"true": True, "false": False}
-    if "early_stopping" in changes:
-        changes["early_stopping"] = words.get(changes["early_stopping"], changes["early_stopping"])
-    return dataclasses.replace(defaults, **changes)
-
-
 def generate(
     model: Model, lines: Iterable[Line], config: GenerationConfig, encode: Encode, batch_size: int, on_done: Any
 ) -> Iterator[tuple[Line, Generation]]:
@@ -182,14 +208,15 @@ def generate(
     Raises:
         InputError: there are no lines, or the model cannot take one.
     """
+    from edgeformer.cli.generation_options import for_lines
     from edgeformer.runtime.errors import InputError
 
-    rest, any_lines = iter(lines), False
+    rest, done = iter(lines), 0
     while chunk := list(itertools.islice(rest, BATCHES * max(batch_size, 1))):
-        any_lines = True
-        rows = encode(model, chunk)
-        yield from zip(chunk, model.generate(rows, config, batch_size=batch_size, on_done=on_done), strict=True)
-    if not any_lines:
+        rows, own = encode(model, chunk), for_lines(config, len(chunk), first=done)
+        done += len(chunk)
+        yield from zip(chunk, model.generate(rows, own, batch_size=batch_size, on_done=on_done), strict=True)
+    if not done:
         raise InputError("there are no inputs: give at least one")
 
 
@@ -215,18 +242,19 @@ def print_generation(
 def print_streams(
     model: Model, lines: Iterable[Line], config: GenerationConfig, encode: Encode, *, alone: bool
 ) -> None:
+    from edgeformer.cli.generation_options import for_lines
     from edgeformer.cli.printing import print_line
     from edgeformer.runtime.errors import InputError
 
-    any_lines = False
+    done = 0
     for line in lines:
-        any_lines = True
         (row,) = encode(model, [line])
-        pieces = model.stream(row, config)
+        pieces = model.stream(row, for_lines(config, 1, first=done))
+        done += 1
         if not alone:
             print_line(line.text, end="\t")
         for piece in pieces:
             print_line(piece, end="", flush=True)
         print_line()
-    if not any_lines:
+    if not done:
         raise InputError("there are no inputs: give at least one")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from edgeformer.runtime import GenerationConfig, Model, load
+from edgeformer.runtime.sampling import input_seeds
 
 WORDS = ["abc", "hello", "zz", "q", "wxyz", "Edge", "banana"]
 
@@ -116,6 +117,15 @@ def test_streaming_prints_the_same(cli: Callable[..., Any], tiny_bundle: Path, w
         (("--num-beams", 2, "--early-stopping", "true"), {"num_beams": 2, "early_stopping": True}),
         (("--max-new-tokens", 2), {"max_new_tokens": 2}),
         (("--min-new-tokens", 9), {"min_new_tokens": 9}),
+        (("--repetition-penalty", 1.5), {"repetition_penalty": 1.5}),
+        (("--no-repeat-ngram-size", 2), {"no_repeat_ngram_size": 2}),
+        (("--do-sample",), {"do_sample": True}),
+        (("--no-do-sample",), {}),
+        (
+            ("--do-sample", "--temperature", 0.5, "--top-k", 3, "--top-p", 0.5, "--min-p", 0.25),
+            {"do_sample": True, "temperature": 0.5, "top_k": 3, "top_p": 0.5, "min_p": 0.25},
+        ),
+        (("--do-sample", "--seed", 4), {"do_sample": True, "seed": input_seeds(4, len(WORDS))}),
     ],
     ids=str,
 )
@@ -133,6 +143,24 @@ def test_every_option_reaches_the_search(
     monkeypatch.setattr(Model, "generate", watched)
     assert cli("run", tiny_bundle, *WORDS, *arguments).ok
     assert asked == [GenerationConfig(**options)]
+
+
+def test_a_seed_gives_the_same_lines_in_any_batch_and_streamed(
+    cli: Callable[..., Any], tiny_bundle: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = ("--do-sample", "--seed", 3, "--max-new-tokens", 8)
+    expected = cli("run", tiny_bundle, *WORDS, *sampled).ok.out
+    drawn = texts(model, do_sample=True, seed=3, max_new_tokens=8)
+    assert expected.splitlines() == [f"{word}\t{text}" for word, text in zip(WORDS, drawn, strict=True)]
+    assert cli("run", tiny_bundle, *WORDS, *sampled, "--stream").ok.out == expected
+    monkeypatch.setattr("edgeformer.cli.run.BATCHES", 1)  # lines come in parts
+    assert cli("run", tiny_bundle, *WORDS, *sampled, "--batch-size", 2).ok.out == expected
+    assert cli("run", tiny_bundle, *WORDS, *sampled, "--seed", 4).ok.out != expected
+
+
+def test_options_of_sampling_alone_are_refused(cli: Callable[..., Any], tiny_bundle: Path) -> None:
+    message = "temperature=0.5, seed=1 would change nothing: set do_sample as well"
+    cli("run", tiny_bundle, "hello", "--temperature", 0.5, "--seed", 1).refused(message)
 
 
 def test_the_artifact_can_be_chosen(cli: Callable[..., Any], tiny_bundle: Path) -> None:
