@@ -308,7 +308,7 @@ def senseless_artifacts(manifest: Manifest) -> Iterator[str]:
             if path not in artifact.files:
                 yield f"artifact {artifact.name} names {path}, but does not record it"
         if artifact.engine is not None:
-            yield from (f"artifact {artifact.name}: {problem}" for problem in senseless_engine(artifact.engine))
+            yield from (f"artifact {artifact.name}: {problem}" for problem in senseless_engine(artifact.engine, roles))
 
 
 def parse_artifact(values: Mapping[str, Any]) -> Artifact:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,8 +14,13 @@ TEXTS = ("module", "version", "platform", "dtype")
 SWITCHES = ("version_compatible", "hardware_compatible", "stripped", "streamable")
 
 
-def senseless_engine(engine: Engine) -> Iterator[str]:
-    """What is wrong with a record, a sentence each; types first, since the rest is read by them."""
+def senseless_engine(engine: Engine, roles: Collection[str]) -> Iterator[str]:
+    """What is wrong with a record, a sentence each; types first, since the rest is read by them.
+
+    Args:
+        engine: the record.
+        roles: those that the model's kind has.
+    """
     wrong = [f"{name} is {getattr(engine, name)!r}, expected text" for name in TEXTS if not is_text(engine, name)]
     wrong += [
         f"{name} is {getattr(engine, name)!r}, expected true or false"
@@ -30,26 +35,27 @@ def senseless_engine(engine: Engine) -> Iterator[str]:
         yield f"version is {engine.version!r}, expected one such as 10.13.3.9"
     if engine.dtype not in DTYPES:
         yield f"dtype is {engine.dtype!r}, expected {', '.join(DTYPES)}"
-    if type(engine.capacity) is not int or engine.capacity < 1:
-        yield f"capacity is {engine.capacity!r}, expected a whole number of at least 1"
+    least = int("decoder" in roles)  # an encoder alone keeps no caches
+    if type(engine.capacity) is not int or engine.capacity < least:
+        yield f"capacity is {engine.capacity!r}, expected a whole number of at least {least}"
     for name in engine.compute_capabilities:
         if not re.fullmatch(r"\d+\.\d+", name):
             yield f"compute capability is {name!r}, expected one such as 8.9"
     for role, count in engine.memory.items():
         if type(count) is not int or count < 0:
             yield f"memory of the {role} is {count!r}, expected a number of bytes"
-    yield from senseless_profiles(engine)
+    yield from senseless_profiles(engine, roles)
 
 
-def senseless_profiles(engine: Engine) -> Iterator[str]:
-    for role in ("encoder", "decoder"):
+def senseless_profiles(engine: Engine, roles: Collection[str]) -> Iterator[str]:
+    needed = ("batch", "source_len") if "encoder" in roles else ("batch",)
+    for role in roles:
         profiles = engine.profiles.get(role, ())
         if not profiles:
             yield f"the {role} has no profile"
         for profile in profiles:
-            yield from (
-                f"a profile of the {role} has no {name}" for name in ("batch", "source_len") if name not in profile
-            )
+            more = ("q_len", "n") if role == "decoder" else ()
+            yield from (f"a profile of the {role} has no {name}" for name in (*needed, *more) if name not in profile)
 
 
 def is_text(engine: Engine, name: str) -> bool:

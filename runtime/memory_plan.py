@@ -13,19 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgeformer.runtime.bundle import Artifact, Manifest
+from edgeformer.runtime.encoder_records import EncoderRecord
 from edgeformer.runtime.errors import BackendUnavailableError, NotEnoughMemoryError, OptionError
-from edgeformer.runtime.names import Sizes
+from edgeformer.runtime.names import Dims, Sizes
 
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 ALIGNMENT = 256  # bytes, of every tensor on a GPU
 USUAL = 512  # tokens of a row or a source, where nothing says how many: never a model's full context
 ON_GPU = ("tensorrt", "ort-cuda")  # backends whose artifacts lie in a GPU's memory
+Elements = dict[str, int]  # how many numbers a tensor of each name has
 CACHE_LAYER_SINCE = (10, 15)  # TensorRT; before, only our own plugin writes caches in place
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
-    """What is computed together: rows, tokens that each holds at most, tokens of the longest source."""
+    """What is computed together: rows, tokens that each holds at most, tokens of the longest source; 0 for none."""
 
     batch: int
     capacity: int
@@ -49,7 +51,7 @@ class Needs:
         caches: keys and values of the rows' own tokens.
         sources: keys and values of their sources.
         activations: what graphs compute in.
-        io: ids, lengths and logits.
+        io: ids and lengths; logits, hidden states and embeddings.
     """
 
     weights: int
@@ -73,7 +75,7 @@ class MemoryPlan:
         needs: bytes, by what they are for.
         free: None where it is not known.
         largest_batch: rows of that capacity that fit, 0 where not one does; None where nothing is known to be free.
-        largest_capacity: tokens that each of so many rows could hold.
+        largest_capacity: tokens that each of so many rows could hold; of an encoder, that each could read.
     """
 
     artifact: str
@@ -112,11 +114,11 @@ def plan_memory(
     Raises:
         OptionError: a number below 1, or beyond the model or engine.
     """
-    load = the_load(manifest.sizes, artifact, batch, capacity, source_len)
+    load = the_load(manifest, artifact, batch, capacity, source_len)
     free = free or free_memory(artifact)
 
     def needs(**changes: int) -> Needs:
-        found = needed(manifest.sizes, artifact, dataclasses.replace(load, **changes))
+        found = needed(manifest, artifact, dataclasses.replace(load, **changes))
         return dataclasses.replace(found, weights=0, activations=0) if loaded else found
 
     if free is None:
@@ -124,37 +126,54 @@ def plan_memory(
     there = free.bytes
 
     most = most_rows(artifact)
-    positions = artifact.engine.capacity if artifact.engine else manifest.sizes.max_positions
+    tokens = "capacity" if load.capacity else "source_len"
     return MemoryPlan(
         artifact.name,
         load,
         needs(),
         free,
         largest_batch=largest(lambda batch: needs(batch=batch).total <= there, most or 1 << 20),
-        largest_capacity=largest(lambda capacity: needs(capacity=capacity).total <= there, positions),
+        largest_capacity=largest(lambda count: needs(**{tokens: count}).total <= there, max_tokens(manifest, artifact)),
     )
 
 
-def the_load(sizes: Sizes, artifact: Artifact, batch: int, capacity: int | None, source_len: int | None) -> Load:
-    engine = artifact.engine
-    of, longest = f"artifact {artifact.name}", sizes.max_source_positions
-    if engine and sizes.has_source:
-        longest = min(profile["source_len"][2] for profile in engine.profiles["encoder"])
-    positions = engine.capacity if engine else sizes.max_positions
-    capacity = capacity if capacity is not None else positions if engine else min(positions, USUAL)
-    if source_len and not sizes.has_source:
+def the_load(manifest: Manifest, artifact: Artifact, batch: int, capacity: int | None, source_len: int | None) -> Load:
+    """What is asked for, with what follows from the artifact where nothing is.
+
+    Raises:
+        OptionError: a number below 1, or beyond the model or engine, or without meaning for its kind.
+    """
+    of, most = f"artifact {artifact.name}", most_of(manifest, artifact)
+    if capacity and not most["capacity"]:
+        raise OptionError(f"capacity is {capacity}, {of} keeps no cache: source_len is what it reads")
+    if source_len and not most["source_len"]:
         raise OptionError(f"source_len is {source_len}, {of} reads no source: its prompts count as capacity")
-    source_len = source_len if source_len is not None else longest if engine else min(longest, USUAL)
-    for name, value, most in (
-        ("batch", batch, most_rows(artifact)),
-        ("capacity", capacity, positions),
-        ("source_len", source_len, longest),
-    ):
-        if value < 1 and (name != "source_len" or sizes.has_source):
+    given = {"batch": batch, "capacity": capacity, "source_len": source_len}
+    usual = {name: longest if artifact.engine else min(longest or 0, USUAL) for name, longest in most.items()}
+    load = {name: value if value is not None else usual[name] or 0 for name, value in given.items()}
+    for name, value in load.items():
+        longest = most[name]
+        if value < 1 and longest != 0:
             raise OptionError(f"{name} is {value}, expected at least 1")
-        if most is not None and value > most:
-            raise OptionError(f"{name} is {value}, {of} takes up to {most}")
-    return Load(batch, capacity, source_len)
+        if longest is not None and value > longest:
+            raise OptionError(f"{name} is {value}, {of} takes up to {longest}")
+    return Load(**load)
+
+
+def most_of(manifest: Manifest, artifact: Artifact) -> dict[str, int | None]:
+    """The most rows, tokens of a row, and tokens of a source: None where only memory bounds them, 0 for none."""
+    sizes, engine, alone = manifest.sizes, artifact.engine, manifest.kind == "encoder"
+    capacity = 0 if alone else engine.capacity if engine else sizes.max_positions
+    source_len = sizes.max_positions if alone else sizes.max_source_positions
+    if engine and source_len:
+        source_len = min(profile["source_len"][2] for profile in engine.profiles["encoder"])
+    return {"batch": most_rows(artifact), "capacity": capacity, "source_len": source_len}
+
+
+def max_tokens(manifest: Manifest, artifact: Artifact) -> int:
+    """The most tokens that a row holds, or that an encoder reads."""
+    most = most_of(manifest, artifact)
+    return most["capacity"] or most["source_len"] or 0
 
 
 def most_rows(artifact: Artifact) -> int | None:
@@ -173,12 +192,16 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def needed(sizes: Sizes, artifact: Artifact, load: Load) -> Needs:
+def needed(manifest: Manifest, artifact: Artifact, load: Load) -> Needs:
     """Bytes that an artifact takes for a load."""
-    streamed = artifact.engine is not None and artifact.engine.streamable
-    weights = 0 if streamed else weight_bytes(artifact)
+    sizes, engine = manifest.sizes, artifact.engine
+    weights = 0 if engine is not None and engine.streamable else weight_bytes(artifact)
     tensors, width = 2 * sizes.num_layers, sizes.num_heads * sizes.head_dim
-    engine = artifact.engine
+    if manifest.encoder is not None:
+        rows = row_count(load.batch, most_rows(artifact)) if engine else load.batch
+        given, found = encoder_io(manifest.encoder, rows, load.source_len)
+        activations = max(engine.memory.values(), default=0) if engine else 4 * load.batch * load.source_len * 6 * width
+        return Needs(weights, 0, 0, activations, 8 * sum(given.values()) + 4 * sum(found.values()))
     if engine is None:
         row, source = load.capacity * sizes.num_kv_heads * sizes.head_dim, load.source_len * width
         tokens = load.batch * load.source_len
@@ -192,6 +215,17 @@ def needed(sizes: Sizes, artifact: Artifact, load: Load) -> Needs:
     activations = max(engine.memory.values(), default=0)
     io = rows * (4 * sizes.vocab_size + 8 * load.source_len) + 16 * ALIGNMENT
     return Needs(weights, caches * (1 if in_place(artifact) else 2), sources, activations, io)
+
+
+def encoder_io(record: EncoderRecord, rows: int, source_len: int, wanted: int = 1) -> tuple[Elements, Elements]:
+    """How many numbers each input and each output of an encoder has."""
+    extents = {"batch": rows, "source_len": source_len, "n": wanted}
+
+    def count(dims: Dims) -> int:
+        return math.prod(dim if isinstance(dim, int) else extents[dim] for dim in dims)
+
+    given, found = record.inputs(), record.outputs()
+    return {name: count(dims) for name, dims in given.items()}, {name: count(dims) for name, dims in found.items()}
 
 
 def weight_bytes(artifact: Artifact) -> int:
@@ -275,8 +309,8 @@ def refusal(plan: MemoryPlan, free: Free) -> str:
     said = ", ".join(f"{name} {megabytes(count)}" for name, count in parts.items() if count)
     rows = f"{load.batch} rows" if load.batch > 1 else "one row"
     message = (
-        f"artifact {plan.artifact} needs {megabytes(needs.total)} for {rows} of {load.capacity} tokens ({said}), "
-        f"{megabytes(free.bytes)} of {free.of} are free"
+        f"artifact {plan.artifact} needs {megabytes(needs.total)} for {rows} of {load.capacity or load.source_len} "
+        f"tokens ({said}), {megabytes(free.bytes)} of {free.of} are free"
     )
     if plan.largest_batch:
         return f"{message}: {plan.largest_batch} rows would fit"

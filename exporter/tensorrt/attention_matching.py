@@ -125,7 +125,7 @@ def window_of(mask: ir.Value) -> int | None:
     window = constant(behind.inputs[1]) if behind is not None else None
     if window is None or window.size != 1 or not compares(causal, "LessOrEqual", names.CACHE_LENGTHS):
         return None
-    return int(window.numpy().item()) if compares(near, "Greater", names.CACHE_LENGTHS, {"Sub"}) else None
+    return int(window.numpy().item()) if compares(near, "Greater", names.CACHE_LENGTHS, "Sub") else None
 
 
 def whole_source(mask: ir.Value) -> int | None:
@@ -140,12 +140,10 @@ def unexpanded(mask: ir.Value | None) -> ir.Value | None:
     return mask
 
 
-def compares(
-    value: ir.Value | None, comparison: str, lengths: str, more: frozenset[str] | set[str] = frozenset()
-) -> bool:
-    """Whether it is `position of a key (comparison) these lengths`, with no operators but those of positions."""
+def compares(value: ir.Value | None, comparison: str, lengths: str, *more: str) -> bool:
+    """Whether it is `position of a key (comparison) these lengths`, with operators of positions, and more, alone."""
     node = producer(value, comparison)
     if node is None:
         return False
     (key_operators, keys), (operators, limits) = (ancestry(side) for side in node.inputs)
-    return (key_operators | operators) <= OF_POSITIONS | more and lengths not in keys and lengths in limits
+    return (key_operators | operators) <= OF_POSITIONS | {*more} and lengths not in keys and lengths in limits

@@ -28,7 +28,7 @@ class FiniteMasks(InPlacePass):
             if mask is not None and mask.dtype == ir.DataType.FLOAT:
                 users.setdefault(mask, []).append(node)
         for mask, nodes in users.items():
-            least = register(graph, f"{mask.name}.least", np.float32(HIDDEN))
+            least = register(graph, f"{mask.name}.least", np.array(HIDDEN, np.float32))
             node = ir.node("Max", [mask, least], name=f"{mask.name}.finite")
             finite = node.outputs[0]
             finite.type, finite.shape = mask.type, mask.shape

@@ -37,7 +37,7 @@ WITHOUT_MEANING: dict[Kind, dict[str, str]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Solved:
-    """Profiles of each role, in the engine's order, and the capacity that the step graph gets: 0 where there is none."""
+    """Profiles of each role, in the engine's order, and the capacity of the step graph, 0 where there is none."""
 
     capacity: int
     profiles: Mapping[str, tuple[Profile, ...]]

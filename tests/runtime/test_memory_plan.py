@@ -70,14 +70,14 @@ def test_bytes_of_caches_are_those_that_are_taken(manifest: Manifest) -> None:
 
 
 def test_an_older_engine_without_our_plugin_keeps_its_caches_twice(manifest: Manifest, engines: Artifact) -> None:
-    load = the_load(manifest.sizes, engines, 1, None, None)
-    once = needed(manifest.sizes, engines, load).caches
+    load = the_load(manifest, engines, 1, None, None)
+    once = needed(manifest, engines, load).caches
     old = dataclasses.replace(engines, engine=dataclasses.replace(ENGINE, version="10.13.3.9"))
-    assert needed(manifest.sizes, old, load).caches == 2 * once
+    assert needed(manifest, old, load).caches == 2 * once
     for version in ("10.13.3.9", "11.4.0.1"):  # whatever the version, what is recorded holds
         for in_place, times in ((True, 1), (False, 2)):
             record = dataclasses.replace(ENGINE, version=version, caches_in_place=in_place)
-            assert needed(manifest.sizes, dataclasses.replace(engines, engine=record), load).caches == times * once
+            assert needed(manifest, dataclasses.replace(engines, engine=record), load).caches == times * once
 
 
 def test_weights_that_can_be_streamed_need_no_room(manifest: Manifest, engines: Artifact) -> None:
@@ -142,7 +142,7 @@ def test_where_nobody_knows_what_is_free_nothing_is_refused(
 
 
 def test_a_model_of_a_long_context_is_planned_for_a_usual_one(manifest: Manifest, cpu: Artifact) -> None:
-    sizes = dataclasses.replace(manifest.sizes, max_positions=131_072)
+    sizes = dataclasses.replace(manifest.sizes, max_positions=131_072, max_source_positions=131_072)
     plan = plan_memory(dataclasses.replace(manifest, sizes=sizes), cpu, free=PLENTY)
     assert (plan.load.capacity, plan.load.source_len) == (512, 512)
     assert plan.largest_capacity == 131_072

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.encoder_records import EncoderRecord
 
 if TYPE_CHECKING:
+    from edgeformer.runtime.backends.tensorrt.encoder import TensorRTEncoder
     from edgeformer.runtime.backends.tensorrt.executor import TensorRTExecutor
 
 
@@ -25,7 +27,7 @@ class TensorRT:
         return fitness.unavailable() if artifact is None else fitness.unfit(artifact)
 
     def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> TensorRTExecutor:
-        """Deserialize both plans; `threads` is not read, since a GPU computes.
+        """Deserialize the plans; `threads` is not read, since a GPU computes.
 
         Raises:
             BackendUnavailableError: no driver, no GPU, or another than the plans are for; both sides are named.
@@ -35,3 +37,15 @@ class TensorRT:
         from edgeformer.runtime.backends.tensorrt.executor import TensorRTExecutor
 
         return TensorRTExecutor(bundle, artifact)
+
+    def load_encoder(
+        self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None
+    ) -> TensorRTEncoder:
+        """Deserialize an encoder's plan, as `load` does.
+
+        Raises:
+            BackendUnavailableError, BundleError, NotEnoughMemoryError: as `load`.
+        """
+        from edgeformer.runtime.backends.tensorrt.encoder import TensorRTEncoder
+
+        return TensorRTEncoder(bundle, artifact, record)

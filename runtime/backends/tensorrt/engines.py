@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeformer.runtime import names
-from edgeformer.runtime.bundle import Artifact, Bundle, Engine
+from edgeformer.runtime.bundle import Artifact, Bundle, Engine, Manifest
 from edgeformer.runtime.errors import BackendUnavailableError, BundleError, DeviceError
 
 if TYPE_CHECKING:
@@ -39,8 +39,11 @@ def make_logger(module: Any) -> Any:
     return Logger()
 
 
-def expected_tensors(sizes: names.Sizes, role: str) -> tuple[set[str], set[str]]:
+def expected_tensors(manifest: Manifest, role: str) -> tuple[set[str], set[str]]:
     """Names of a role's inputs and outputs."""
+    sizes = manifest.sizes
+    if manifest.encoder is not None:
+        return set(manifest.encoder.inputs()), set(manifest.encoder.outputs())
     encoded = names.encoded_names(sizes)
     if role == "encoder":
         return set(names.encoder_inputs()), set(encoded)
@@ -60,7 +63,7 @@ class LoadedEngine:
 
     def __init__(self, module: Any, runtime: Any, logger: Any, bundle: Bundle, artifact: Artifact, role: str) -> None:
         self.module, self.logger, self.role = module, logger, role
-        self.sizes, self.path = bundle.manifest.sizes, artifact.graphs[role]
+        self.manifest, self.sizes, self.path = bundle.manifest, bundle.manifest.sizes, artifact.graphs[role]
         self.subject = f"artifact {artifact.name} of bundle {bundle.folder}"
         self.engine: trt.ICudaEngine = self.deserialize(runtime, bundle.folder / self.path)
         if artifact.engine is not None and artifact.engine.stripped:
@@ -97,7 +100,7 @@ class LoadedEngine:
 
     def check_tensors(self, found: set[str]) -> None:
         """Refuse an engine whose tensors are not the contract's: a parser drops what it does not understand."""
-        inputs, outputs = expected_tensors(self.sizes, self.role)
+        inputs, outputs = expected_tensors(self.manifest, self.role)
         problems = []
         if missing := sorted((inputs | outputs) - found):
             problems.append(f"{self.path} lacks {', '.join(missing)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edgeformer.runtime.backends import Bounds
 from edgeformer.runtime.bundle import Artifact, Bundle, Engine
 from edgeformer.runtime.errors import BackendUnavailableError, BundleError
@@ -15,13 +17,18 @@ def record_of(artifact: Artifact) -> Engine:
     return artifact.engine
 
 
-def check_profiles(name: str, record: Engine) -> None:
+PROFILES = {
+    "encoder": (1, "one profile of the encoder"),
+    "decoder": (2, "two profiles of the decoder, for prefill and decoding"),
+}
+
+
+def check_profiles(name: str, record: Engine, roles: Sequence[str]) -> None:
     """Refuse profiles that cannot serve rows that grow token by token and leave one by one.
 
     Raises:
         BundleError: with every dimension that does not begin at 1, or the profile that is missing.
     """
-    decoder = record.profiles.get("decoder", ())
     problems = [
         f"profile {number} of the {role} takes {dimension} from {profile[dimension][0]}, expected from 1"
         for role, several in record.profiles.items()
@@ -29,8 +36,8 @@ def check_profiles(name: str, record: Engine) -> None:
         for dimension in ("batch", "q_len", "n")
         if dimension in profile and profile[dimension][0] > 1
     ]
-    if len(decoder) != 2 or len(record.profiles.get("encoder", ())) != 1:
-        problems.append("expected two profiles of the decoder, for prefill and decoding, and one of the encoder")
+    if any(len(record.profiles.get(role, ())) != PROFILES[role][0] for role in roles):
+        problems.append(f"expected {', and '.join(PROFILES[role][1] for role in reversed(roles))}")
     if problems:
         raise BundleError(f"artifact {name}", [*problems, "optimize the bundle anew"])
 
@@ -58,12 +65,16 @@ def bounds_of_profiles(record: Engine) -> Bounds:
     profiles = [profile for several in record.profiles.values() for profile in several]
     return Bounds(
         batch=min(profile["batch"][2] for profile in profiles),
-        capacity=record.capacity,
-        source_len=min(profile["source_len"][2] for profile in profiles),
+        capacity=record.capacity or None,
+        source_len=min((profile["source_len"][2] for profile in profiles if "source_len" in profile), default=None),
     )
 
 
 def widest_step(record: Engine) -> int:
-    """Tokens of each row that a step takes at most, all of whose logits can be asked for."""
-    prefill = record.profiles["decoder"][0]
-    return min(prefill["q_len"][2], prefill["n"][2])
+    """Tokens of each row that a step takes at most."""
+    return record.profiles["decoder"][0]["q_len"][2]
+
+
+def most_wanted(record: Engine) -> int:
+    """Positions of each row whose logits a step gives at most."""
+    return record.profiles["decoder"][0]["n"][2]

@@ -22,15 +22,18 @@ class TensorRTRows:
     Steps of more tokens than the engine takes at once are taken in portions.
 
     Attributes:
+        source_lengths: (batch,), tokens of each row's source; None where the model reads none.
         owners: (batch,), number of the source whose keys and values each row has a copy of.
         longest: tokens of the longest row.
     """
 
-    def __init__(self, executor: TensorRTExecutor, work: Workspace, source_lengths: Ints, limit: int) -> None:
+    def __init__(
+        self, executor: TensorRTExecutor, work: Workspace, batch: int, limit: int, source_lengths: Ints | None
+    ) -> None:
         self.executor, self.work, self.limit = executor, work, limit
         self.source_lengths = source_lengths
-        self.owners: Ints = np.arange(len(source_lengths))
-        self.cache_lengths = np.zeros(len(source_lengths), np.int64)
+        self.owners: Ints = np.arange(batch)
+        self.cache_lengths = np.zeros(batch, np.int64)
         self.longest, self.closed = 0, False
 
     def step(self, input_ids: Ints, lengths: Ints | None = None, logits_at: Ints | None = None) -> Floats:
@@ -38,8 +41,8 @@ class TensorRTRows:
         last = np.full(batch, q_len, np.int64) if lengths is None else lengths
         at = np.maximum(last - 1, 0)[:, None] if logits_at is None else logits_at
         with self.executor.device.active():
-            portions = list(self.portions(q_len))
-            if len(portions) == 1 and at.shape[1] <= self.executor.widest:
+            portions = list(self.portions(q_len, at))
+            if len(portions) == 1 and at.shape[1] <= self.executor.most_wanted:
                 logits = self.logits_of(self.run(input_ids, 0, at, logits=True), at.shape[1])
             else:
                 logits = np.empty((batch, at.shape[1], self.executor.sizes.vocab_size), np.float32)
@@ -50,17 +53,20 @@ class TensorRTRows:
 
     def step_portion(self, input_ids: Ints, begin: int, at: Ints, logits: Floats) -> None:
         """Take some columns of a step, and the logits that are wanted there."""
-        batch, width = input_ids.shape
-        columns = np.broadcast_to(np.arange(width), (batch, width))
-        found = self.logits_of(self.run(input_ids, begin, columns, logits=True), width)
-        rows, wanted = np.nonzero((at >= begin) & (at < begin + width))
-        logits[rows, wanted] = found[rows, at[rows, wanted] - begin]
+        width = input_ids.shape[1]
+        inside = (at >= begin) & (at < begin + width)
+        columns, places = wanted_columns(np.where(inside, at - begin, -1), width, self.executor.most_wanted)
+        frame = self.run(input_ids, begin, columns, logits=bool(inside.any()))
+        if inside.any():
+            found = self.logits_of(frame, columns.shape[1])
+            rows, wanted = np.nonzero(inside)
+            logits[rows, wanted] = found[rows, places[rows, wanted]]
 
     def step_next(self, input_ids: Ints) -> tuple[Ints, Floats]:
         batch, q_len = input_ids.shape
         with self.executor.device.active():
             frame = self.work.single
-            for begin, end in self.portions(q_len):
+            for begin, end in self.portions(q_len, np.empty((batch, 0), np.int64)):
                 last = np.full((batch, 1), end - begin - 1)
                 frame = self.run(input_ids[:, begin:end], begin, last, logits=False)
             ids = frame.chosen.view(names.NEXT_IDS, (batch,)).copy()
@@ -68,12 +74,17 @@ class TensorRTRows:
         self.advance(np.full(batch, q_len))
         return ids, log_probs
 
-    def portions(self, q_len: int) -> Iterator[tuple[int, int]]:
-        """First and last + 1 column of each portion of a step."""
+    def portions(self, q_len: int, at: Ints) -> Iterator[tuple[int, int]]:
+        """First and last + 1 column of each portion of a step; where more logits are wanted at once, fewer columns."""
         if self.longest + q_len > self.limit:
             raise ValueError(f"a row would hold {self.longest + q_len} tokens; {self.limit} were asked for")
-        for begin in range(0, q_len, self.executor.widest):
-            yield begin, min(q_len, begin + self.executor.widest)
+        begin = 0
+        while begin < q_len:
+            end = min(q_len, begin + self.executor.widest)
+            if ((at >= begin) & (at < end)).sum(1).max() > self.executor.most_wanted:
+                end = min(end, begin + self.executor.most_wanted)
+            yield begin, end
+            begin = end
 
     def run(self, input_ids: Ints, begin: int, at: Ints, *, logits: bool) -> Frame:
         """One execution of the step graph, waited for; `begin` columns of the same step went before."""
@@ -102,18 +113,22 @@ class TensorRTRows:
                 self.grow(rows)
             else:
                 self.move(rows)
-        self.owners, self.source_lengths = self.owners[rows], self.source_lengths[rows]
-        self.cache_lengths = self.cache_lengths[rows]
+        self.owners, self.cache_lengths = self.owners[rows], self.cache_lengths[rows]
+        if self.source_lengths is not None:
+            self.source_lengths = self.source_lengths[rows]
         self.longest = int(self.cache_lengths.max())
 
     def move(self, rows: Ints) -> None:
         work, spare = self.work, self.work.rows
         work.caches.take(moves_in_place(rows.tolist(), spare), work.caches, self.longest)
+        if work.sources is None:
+            return
         wanted = rows.copy()
         shared = min(len(rows), len(self.owners))
         stays = self.owners[rows[:shared]] == self.owners[:shared]
         wanted[:shared][stays] = np.arange(shared)[stays]
-        work.sources.take(moves_in_place(wanted.tolist(), spare), work.sources, work.source_len)
+        store = work.sources.store
+        store.take(moves_in_place(wanted.tolist(), spare), store, work.source_len)
 
     def grow(self, rows: Ints) -> None:
         """Go on in a workspace for more rows."""
@@ -121,7 +136,8 @@ class TensorRTRows:
         moves = list(enumerate(rows.tolist()))
         work.clear()
         work.caches.take(moves, old.caches, self.longest)
-        work.sources.take(moves, old.sources, work.source_len)
+        if work.sources is not None and old.sources is not None:
+            work.sources.store.take(moves, old.sources.store, work.source_len)
         self.executor.device.synchronize()
         self.work = work
         self.executor.give_workspace(old)
@@ -130,3 +146,25 @@ class TensorRTRows:
         if not self.closed:
             self.closed = True
             self.executor.give_workspace(self.work)
+
+
+def wanted_columns(at: Ints, width: int, most: int) -> tuple[Ints, Ints]:
+    """The columns of a step whose logits it is asked for.
+
+    Args:
+        at: (batch, n), columns that are wanted; -1 for none.
+        width: of the step, no more than `most` where a row wants more than `most` of them.
+        most: that one step gives at most.
+
+    Returns:
+        (batch, count), columns for each row, and (batch, n), where among them each of `at` is found.
+    """
+    wanted = at >= 0
+    count = max(1, int(wanted.sum(1).max()))
+    if count > most:  # some are wanted more than once
+        return np.broadcast_to(np.arange(width), (len(at), width)), at
+    places = np.maximum(wanted.cumsum(1) - 1, 0)
+    columns = np.zeros((len(at), count), np.int64)
+    rows, which = np.nonzero(wanted)
+    columns[rows, places[rows, which]] = at[rows, which]
+    return columns, places

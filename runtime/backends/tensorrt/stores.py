@@ -13,6 +13,7 @@ from edgeformer.runtime import names
 from edgeformer.runtime.backends import Ints
 from edgeformer.runtime.backends.tensorrt.driver import Device, DeviceMemory, PinnedMemory, aligned
 from edgeformer.runtime.memory_plan import store_lines
+from edgeformer.runtime.names import Sizes
 
 
 class RowStore:
@@ -131,22 +132,18 @@ class Block:
 class Frame:
     """What goes into a step and comes out of it, beside caches and sources, for up to so many rows and tokens."""
 
-    def __init__(self, device: Device, batch: int, q_len: int, wanted: int, vocab_size: int) -> None:
-        self.batch, self.q_len, self.wanted, self.vocab_size = batch, q_len, wanted, vocab_size
+    def __init__(self, device: Device, batch: int, q_len: int, wanted: int, sizes: Sizes) -> None:
+        self.batch, self.q_len, self.wanted, self.vocab_size = batch, q_len, wanted, sizes.vocab_size
         positions = batch * wanted
-        self.given = Block(
-            device,
-            {
-                names.INPUT_IDS: (np.int64, batch * q_len),
-                names.CACHE_LENGTHS: (np.int64, batch),
-                names.LOGITS_AT: (np.int64, positions),
-                names.SOURCE_LENGTHS: (np.int64, batch),
-            },
-        )
+        counts = {
+            names.INPUT_IDS: batch * q_len, names.CACHE_LENGTHS: batch, names.LOGITS_AT: positions,
+            names.SOURCE_LENGTHS: batch,
+        }  # fmt: skip
+        self.given = Block(device, {name: (np.int64, counts[name]) for name in names.step_inputs(sizes)})
         self.chosen = Block(
             device, {names.NEXT_IDS: (np.int64, positions), names.NEXT_LOG_PROBS: (np.float32, positions)}
         )
-        self.logits = Block(device, {names.LOGITS: (np.float32, positions * vocab_size)})
+        self.logits = Block(device, {names.LOGITS: (np.float32, positions * sizes.vocab_size)})
         self.addresses = {
             name: block.address(name) for block in (self.given, self.chosen, self.logits) for name in block.offsets
         }
@@ -159,7 +156,7 @@ class Frame:
     def holds(self, q_len: int, wanted: int) -> bool:
         return q_len <= self.q_len and wanted <= self.wanted
 
-    def write(self, ids: Ints, cache_lengths: Ints, logits_at: Ints, source_lengths: Ints) -> None:
+    def write(self, ids: Ints, cache_lengths: Ints, logits_at: Ints, source_lengths: Ints | None) -> None:
         given = {
             names.INPUT_IDS: ids,
             names.CACHE_LENGTHS: cache_lengths,
@@ -167,7 +164,8 @@ class Frame:
             names.SOURCE_LENGTHS: source_lengths,
         }
         for name, array in given.items():
-            self.given.view(name, array.shape)[...] = array
+            if array is not None:
+                self.given.view(name, array.shape)[...] = array
 
     def download(self, positions: int, logits: bool) -> None:
         """Queue what comes to the host: the chosen tokens, and logits of so many positions where they are wanted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeformer.exporter.tensorrt.options import EngineOptions, parse_bytes, parse_limits
-from edgeformer.exporter.tensorrt.profiles import CAPACITY, SOURCE_LEN, input_shapes, solve
+from edgeformer.exporter.tensorrt.profiles import CAPACITY, SOURCE_LEN, Solved, input_shapes, solve
+from edgeformer.runtime.bundle import Kind
 from edgeformer.runtime.errors import LimitsError, OptionError
 from edgeformer.runtime.names import Sizes, cache_shape, encoded_shape, step_inputs
 
@@ -21,9 +23,17 @@ def sizes(max_positions: int = 100, num_heads: int = 8) -> Sizes:
     )  # fmt: skip
 
 
-def problems(**options: Any) -> tuple[str, ...]:
+def without_source(max_positions: int = 100) -> Sizes:
+    return dataclasses.replace(sizes(max_positions), source_vocab_size=0, max_source_positions=0)
+
+
+def translating(sizes: Sizes, **options: Any) -> Solved:
+    return solve("encoder-decoder", sizes, EngineOptions(**options))
+
+
+def problems(kind: Kind = "encoder-decoder", **options: Any) -> tuple[str, ...]:
     with pytest.raises(LimitsError) as caught:
-        solve("encoder-decoder", sizes(), EngineOptions(**options))
+        solve(kind, sizes() if kind == "encoder-decoder" else without_source(), EngineOptions(**options))
     return caught.value.problems
 
 
@@ -41,9 +51,40 @@ def test_the_step_graph_has_a_profile_for_prefill_and_one_for_decoding_and_the_e
 
 def test_a_model_of_few_heads_decodes_with_up_to_two_queries() -> None:
     for heads, q_len in ((3, (1, 1, 2)), (4, (1, 1, 1))):
-        assert (
-            solve("encoder-decoder", sizes(num_heads=heads), EngineOptions()).profiles["decoder"][1]["q_len"] == q_len
-        )
+        assert translating(sizes(num_heads=heads)).profiles["decoder"][1]["q_len"] == q_len
+
+
+def test_a_language_model_has_a_step_graph_that_reads_longer_prompts_and_no_source() -> None:
+    solved = solve("decoder", without_source(9000), EngineOptions(capacity=700))
+    assert solved.capacity == 700
+    assert solved.profiles.keys() == {"decoder"}
+    prefill, decode = solved.profiles["decoder"]
+    assert prefill == {"batch": (1, 4, 32), "q_len": (1, 32, 256), "n": (1, 1, 32)}
+    assert decode == {"batch": (1, 4, 32), "q_len": (1, 1, 1), "n": (1, 1, 1)}
+
+
+def test_an_encoder_has_one_profile_and_no_capacity() -> None:
+    solved = solve("encoder", without_source(300), EngineOptions(batch=(1, 2, 4)))
+    assert solved.capacity == 0
+    assert solved.profiles == {"encoder": ({"batch": (1, 2, 4), "source_len": (1, 37, 300), "n": (1, 1, 32)},)}
+
+
+def test_what_a_kind_of_model_does_not_have_is_refused() -> None:
+    assert problems("decoder", source_len=(1, 2, 3)) == (
+        "--source-len is without meaning: a language model reads no source: its prompts count as --capacity",
+    )
+    assert problems("encoder", q_len=(1, 2, 3), capacity=7, source_len=(1, 2, 101)) == (
+        "--q-len is without meaning: an encoder keeps no cache: --source-len is what it reads",
+        "--capacity is without meaning: an encoder keeps no cache: --source-len is what it reads",
+        "--source-len goes to 101, and the model reads 100 positions: choose at most 100",
+    )
+
+
+def test_a_source_has_the_encoders_positions() -> None:
+    both = dataclasses.replace(sizes(), max_source_positions=40)
+    solved = translating(both)
+    assert solved.profiles["encoder"][0]["source_len"] == (1, 5, 40)
+    assert solved.profiles["decoder"][0]["q_len"] == (1, 4, 32)
 
 
 def test_engines_that_the_runtime_could_not_use_are_refused() -> None:
@@ -57,7 +98,7 @@ def test_engines_that_the_runtime_could_not_use_are_refused() -> None:
 def test_defaults_fit_every_model_and_never_take_a_long_context_whole(positions: int, capacity: int | None) -> None:
     if capacity is not None and capacity > positions:
         capacity = positions
-    solved = solve("encoder-decoder", sizes(positions), EngineOptions(capacity=capacity))
+    solved = translating(sizes(positions), capacity=capacity)
     assert solved.capacity == (capacity or min(positions, CAPACITY))
     for profile in (*solved.profiles["encoder"], *solved.profiles["decoder"]):
         assert all(1 <= least <= usual <= most for least, usual, most in profile.values())
@@ -89,7 +130,7 @@ def test_more_new_tokens_than_a_cache_holds_are_refused() -> None:
 
 
 def test_inputs_that_share_a_dimension_agree_on_it() -> None:
-    solved, static = solve("encoder-decoder", sizes(), EngineOptions(capacity=70)), sizes()
+    solved, static = translating(sizes(), capacity=70), sizes()
     shape = tuple(70 if dim == "capacity" else dim for dim in cache_shape(static))
     inputs = {**step_inputs(static), "past": shape, "encoded": encoded_shape(static)}
     prefill, decode = input_shapes(inputs, solved.profiles["decoder"])
@@ -104,9 +145,7 @@ def test_inputs_that_share_a_dimension_agree_on_it() -> None:
 
 def test_a_dimension_that_no_profile_knows_is_named() -> None:
     with pytest.raises(LimitsError, match="dimension window of input image is in no profile"):
-        input_shapes(
-            {"image": ("batch", "window")}, solve("encoder-decoder", sizes(), EngineOptions()).profiles["encoder"]
-        )
+        input_shapes({"image": ("batch", "window")}, translating(sizes()).profiles["encoder"])
 
 
 @pytest.mark.parametrize(

@@ -13,27 +13,33 @@ import pytest
 
 from edgeformer.runtime import Model, load, names
 from edgeformer.runtime.backends import older
-from edgeformer.runtime.backends.tensorrt import driver, engines, executor, fitness
-from edgeformer.runtime.bundle import Artifact, Engine, Limits, open_bundle, record_file
+from edgeformer.runtime.backends.tensorrt import driver, fitness, loaded
+from edgeformer.runtime.bundle import ROLES, Artifact, Engine, Limits, Manifest, open_bundle, record_file
 from edgeformer.runtime.identity import graph_hash, this_platform
 
 from .fake_cuda import FakeCuda
 from .fake_tensorrt import FakeTensorRT, write_plan
 
 CAPACITY = 32
-BATCH, SOURCE_LEN, Q_LEN = (1, 4, 16), (1, 8, 32), (1, 4, 8)
+BATCH, SOURCE_LEN, Q_LEN, WANTED = (1, 4, 16), (1, 8, 32), (1, 4, 8), (1, 1, 5)
 
 
-def profiles() -> dict[str, tuple[dict[str, Limits], ...]]:
-    both = {"batch": BATCH, "source_len": SOURCE_LEN}
+def profiles(kind: str = "encoder-decoder") -> dict[str, tuple[dict[str, Limits], ...]]:
+    both = {"batch": BATCH} if kind == "decoder" else {"batch": BATCH, "source_len": SOURCE_LEN}
     one = {"q_len": (1, 1, 1), "n": (1, 1, 1)}
-    return {"encoder": (both,), "decoder": ({**both, "q_len": Q_LEN, "n": Q_LEN}, {**both, **one})}
+    several = {
+        "encoder": ({**both, "n": WANTED} if kind == "encoder" else both,),
+        "decoder": ({**both, "q_len": Q_LEN, "n": WANTED}, {**both, **one}),
+    }
+    return {role: several[role] for role in ROLES[kind]}
 
 
-def shapes_of(profile: Mapping[str, Limits], sizes: names.Sizes, capacity: int, role: str) -> dict[str, Any]:
+def shapes_of(profile: Mapping[str, Limits], manifest: Manifest, capacity: int, role: str) -> dict[str, Any]:
     """Least, usual and most of each input's shape."""
-    given: dict[str, names.Dims] = dict(names.encoder_inputs() if role == "encoder" else names.step_inputs(sizes))
+    sizes, encoder = manifest.sizes, manifest.encoder
+    given: dict[str, names.Dims] = encoder.inputs() if encoder is not None else dict(names.encoder_inputs())
     if role == "decoder":
+        given = dict(names.step_inputs(sizes))
         given |= dict.fromkeys(names.past_names(sizes), names.cache_shape(sizes))
         given |= dict.fromkeys(names.encoded_names(sizes), names.encoded_shape(sizes))
 
@@ -48,7 +54,7 @@ MakeBundle = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def make_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
-    """A copy of the tiny bundle with an artifact `engines`, whose plans the stand-in reads.
+    """A copy of the tiny bundle, or of `base`, with an artifact `engines`, whose plans the stand-in reads.
 
     Arguments change the artifact's record, and `plan` what the step graph's plan holds.
     """
@@ -57,13 +63,13 @@ def make_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
     if older(onnxruntime.__version__, "1.25"):  # as there is for Python 3.10
         pytest.skip("the stand-in computes graphs of opset 24, which needs onnxruntime 1.25")
-    graphs: dict[tuple[str, str, int], Path] = {}
+    graphs: dict[tuple[Path, str, str, int], Path] = {}
 
-    def graph_folder(dtype: Any, attention: Any, capacity: int) -> Path:
-        key = (dtype, attention, capacity)
+    def graph_folder(base: Path, dtype: Any, attention: Any, capacity: int) -> Path:
+        key = (base, dtype, attention, capacity)
         if key not in graphs:
             folder = tmp_path_factory.mktemp("graphs")
-            models = {role: load_graph(tiny_bundle / "onnx" / f"{role}.onnx") for role in ("encoder", "decoder")}
+            models = {path.stem: load_graph(path) for path in sorted((base / "onnx").glob("*.onnx"))}
             for role, model in models.items():
                 held = capacity if role == "decoder" else None
                 rewrite(model, role, dtype=dtype, weights=None, attention=attention, capacity=held)
@@ -73,6 +79,7 @@ def make_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
     def make(
         *,
+        base: Path = tiny_bundle,
         dtype: str = "float32",
         attention: str = "native",
         capacity: int = CAPACITY,
@@ -81,9 +88,10 @@ def make_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         extra_files: tuple[str, ...] = (),
         **record: Any,
     ) -> Path:
-        folder = shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("engines") / "bundle")
-        bundle, source = open_bundle(folder), graph_folder(dtype, attention, capacity)
-        sizes, place = bundle.manifest.sizes, folder / "engines"
+        folder = shutil.copytree(base, tmp_path_factory.mktemp("engines") / "bundle")
+        bundle, source = open_bundle(folder), graph_folder(base, dtype, attention, capacity)
+        sizes, roles, place = bundle.manifest.sizes, ROLES[bundle.manifest.kind], folder / "engines"
+        solved = profiles(bundle.manifest.kind)
         place.mkdir()
         aliases = dict(zip(names.present_names(sizes), names.past_names(sizes), strict=True))
         engine = Engine(
@@ -92,19 +100,19 @@ def make_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> 
                 "version": "11.4.0.1",
                 "compute_capabilities": ("8.9",),
                 "platform": this_platform(),
-                "graphs": {role: graph_hash(bundle.manifest.artifacts[0], role) for role in ("encoder", "decoder")},
+                "graphs": {role: graph_hash(bundle.manifest.artifacts[0], role) for role in roles},
                 "version_compatible": False,
                 "hardware_compatible": False,
                 "stripped": False,
                 "dtype": dtype,
-                "capacity": capacity,
-                "profiles": profiles(),
+                "capacity": capacity if "decoder" in roles else 0,
+                "profiles": solved,
                 "memory": {"encoder": 1000, "decoder": 2000},
                 **record,
             }
         )
-        for role in ("encoder", "decoder"):
-            shapes = [shapes_of(profile, sizes, capacity, role) for profile in profiles()[role]]
+        for role in roles:
+            shapes = [shapes_of(profile, bundle.manifest, capacity, role) for profile in solved[role]]
             content: dict[str, Any] = {"graph": str(source / f"{role}.onnx"), "profiles": shapes}
             if role == "decoder":
                 content |= {"aliases": aliases if in_place else {}, "must_alias": aliases, "in_place": in_place}
@@ -113,7 +121,7 @@ def make_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         for name in extra_files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text("")
-        graphs_of = {role: f"engines/{role}.plan" for role in ("encoder", "decoder")}
+        graphs_of = {role: f"engines/{role}.plan" for role in roles}
         files = {path: record_file(folder / path) for path in (*graphs_of.values(), *extra_files)}
         artifact = Artifact("engines", "tensorrt-11", "tensorrt", "fp32", graphs_of, files, {}, {}, engine=engine)
         artifacts = (*bundle.manifest.artifacts, artifact)
@@ -143,8 +151,7 @@ def machine(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(driver, "DEVICES", {})
     monkeypatch.setattr(fitness, "is_installed", lambda name: name in made.installed)
     monkeypatch.setattr(fitness, "installed_version", lambda name: made.installed.get(name))
-    for module in (engines, executor):
-        monkeypatch.setattr(module, "load_module", made.load_module)
+    monkeypatch.setattr(loaded, "load_module", made.load_module)
     return made
 
 
