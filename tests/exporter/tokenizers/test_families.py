@@ -130,7 +130,7 @@ def test_llama(train: Train, tmp_path: Path, page: list[str], corpus: list[str],
 def test_marian(train: Train, tmp_path: Path, page: list[str], separate: bool) -> None:
     own: dict[str, list[str]] = {}
     for name, rules in (("source.spm", "nmt_nfkc"), ("target.spm", "nmt_nfkc_cf")):
-        path = shutil.copy(train(vocab_size=700, normalization_rule_name=rules), tmp_path / name)
+        path = shutil.copy(train(vocab_size=580, normalization_rule_name=rules), tmp_path / name)
         model = sentencepiece.SentencePieceProcessor(str(path))
         own[name] = [model.id_to_piece(i) for i in range(3, len(model))]
     sides = {"vocab": own["source.spm"], "target_vocab": own["target.spm"]}
