@@ -15,7 +15,8 @@ class Hypothesis:
     Attributes:
         token_ids: without the end token.
         score: sum of log-probabilities (natural logarithm), the end token's included where it ended by one, divided by
-            the number of tokens to the power of the length penalty. Greedy search reports the plain sum.
+            the number of tokens to the power of the length penalty. Greedy search and sampling report the plain sum of
+            what the model gave each token, whatever options made of it; a beam search's are what options left.
         finish_reason: `stop` at the end token, `length` at max_new_tokens.
         text: token_ids decoded.
     """
@@ -43,7 +44,7 @@ class Timings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Generation:
-    """The n-best of one input, best first; `text`, `token_ids`, `score` and `finish_reason` are the best's."""
+    """The n-best of one input, best first, or texts that were drawn, in their order; `text`, `token_ids`, `score` and `finish_reason` are the best's."""
 
     hypotheses: tuple[Hypothesis, ...]
     timings: Timings

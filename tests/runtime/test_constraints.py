@@ -187,6 +187,14 @@ def test_a_prompt_that_leaves_no_room_is_refused(decoder: Any) -> None:
         found(decoder, PROMPTS, max_length=7)
 
 
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_a_model_of_very_many_positions_takes_no_memory_for_them(decoder: Any, num_beams: int) -> None:
+    config = GenerationConfig(num_beams=num_beams, early_stopping=True, no_repeat_ngram_size=4)
+    decoding = Decoding.of(config, Limits.of(config, range(3, VOCAB), 10**12), VOCAB)
+    several = decoding.run(ReferenceRows(decoder, 2), Prompt.of(PROMPTS[:2]), [0, 0], lambda: None)
+    assert [texts[0].finish_reason for texts in several] == ["stop", "stop"]
+
+
 def test_nothing_is_asked_of_logits_where_no_option_is_set() -> None:
     assert processors_of(GenerationConfig(), Limits((2,), 0, 9), VOCAB) == ()
 

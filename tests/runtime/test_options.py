@@ -42,6 +42,39 @@ WRONG = [
         {"early_stopping": 1},  # equal to True, but not it: taken, and then not applied
         "early_stopping is 1, expected True, False or 'never'",
     ),
+    ({"max_length": 0}, "max_length is 0, expected a whole number of at least 1, or None"),
+    ({"max_length": 9, "max_new_tokens": 3}, "max_length 9 and max_new_tokens 3 both say how long a text may be"),
+    ({"min_length": 9, "min_new_tokens": 3}, "min_length 9 and min_new_tokens 3 both say how long a text must be"),
+    ({"min_length": 9, "max_length": 8}, "min_length 9 is above max_length 8"),
+    ({"do_sample": 1}, "do_sample is 1, expected True or False"),
+    (
+        {"do_sample": True, "temperature": 0.0},
+        "temperature is 0.0, expected a number above 0; for the likeliest",
+    ),
+    ({"do_sample": True, "temperature": math.inf}, "temperature is inf, expected a number above 0"),
+    ({"do_sample": True, "top_k": -1}, "top_k is -1, expected a whole number of at least 0"),
+    ({"do_sample": True, "top_p": 0.0}, "top_p is 0.0, expected a number above 0 and at most 1"),
+    ({"do_sample": True, "top_p": 1.1}, "top_p is 1.1, expected a number above 0 and at most 1"),
+    ({"do_sample": True, "min_p": -0.1}, "min_p is -0.1, expected a number from 0 to 1"),
+    ({"do_sample": True, "seed": -1}, "seed is -1, expected a whole number of at least 0, or one for each input"),
+    ({"do_sample": True, "seed": []}, "seed is [], expected a whole number of at least 0, or one for each input"),
+    ({"do_sample": True, "num_beams": 2}, "do_sample draws texts one by one, and num_beams is 2"),
+    ({"temperature": 0.7, "seed": 3}, "temperature=0.7, seed=3 would change nothing: set do_sample as well"),
+    ({"top_k": 3, "num_beams": 2}, "top_k=3 would change nothing: set do_sample as well"),
+    ({"repetition_penalty": 0}, "repetition_penalty is 0, expected a number above 0"),
+    ({"repetition_penalty": math.nan}, "repetition_penalty is nan, expected a number above 0"),
+    ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size is -1, expected a whole number of at least 0"),
+    ({"bad_words_ids": [[]]}, "bad_words_ids is [[]], expected lists of token ids, none of them empty"),
+    ({"bad_words_ids": [3]}, "bad_words_ids is [3], expected lists of token ids"),
+    ({"bad_words_ids": "the"}, "bad_words_ids is 'the', expected lists of token ids"),
+    ({"suppress_tokens": [-1]}, "suppress_tokens is [-1], expected a list of token ids"),
+    ({"suppress_tokens": 3}, "suppress_tokens is 3, expected a list of token ids"),
+    ({"begin_suppress_tokens": [1.5]}, "begin_suppress_tokens is [1.5], expected a list of token ids"),
+    ({"forced_bos_token_id": -2}, "forced_bos_token_id is -2, expected a token id, or None"),
+    ({"forced_eos_token_id": []}, "forced_eos_token_id is [], expected a token id or a list of at least one"),
+    ({"eos_token_id": True}, "eos_token_id is True, expected a token id or a list of at least one"),
+    ({"forced_eos_token_id": 4, "suppress_tokens": [4]}, "forced_eos_token_id is (4,), which suppress_tokens forbids"),
+    ({"renormalize_logits": None}, "renormalize_logits is None, expected True or False"),
 ]
 
 
@@ -59,6 +92,57 @@ def test_the_defaults_are_greedy_search_to_the_end() -> None:
     )  # fmt: skip
 
 
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(OptionError) as caught:
+        GenerationConfig(num_beams=0, top_p=2.0, suppress_tokens=[-1])
+    assert [part.split()[0] for part in str(caught.value).split("; ")] == ["num_beams", "top_p", "suppress_tokens"]
+
+
+def test_sequences_are_kept_as_tuples() -> None:
+    config = GenerationConfig(bad_words_ids=[[1, 2], [3]], eos_token_id=[4, 5], forced_eos_token_id=6)
+    assert (config.bad_words_ids, config.ends, config.forced_eos_token_id) == (((1, 2), (3,)), (4, 5), (6,))
+    assert GenerationConfig(eos_token_id=4).ends == (4,)
+    assert GenerationConfig().ends == ()
+    assert hash(config) == hash(dataclasses.replace(config))
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "left"),
+    [
+        ({"max_length": 9}, {"max_new_tokens": 3}, {"max_new_tokens": 3}),
+        ({"max_new_tokens": 9}, {"max_length": 3}, {"max_length": 3}),
+        ({"min_length": 9}, {"min_new_tokens": 3}, {"min_new_tokens": 3}),
+        ({"min_length": 2, "max_length": 9}, {"max_length": 3}, {"min_length": 2, "max_length": 3}),
+        ({"do_sample": True, "temperature": 0.5, "seed": 1}, {"do_sample": False}, {}),
+        ({"do_sample": True, "top_p": 0.5, "max_length": 7}, {"num_beams": 4}, {"num_beams": 4, "max_length": 7}),
+        ({"do_sample": True, "top_p": 0.5}, {"num_beams": 1}, {"do_sample": True, "top_p": 0.5}),
+        ({"num_beams": 4}, {"do_sample": True, "top_k": 2}, {"do_sample": True, "top_k": 2}),
+        ({"do_sample": True, "top_p": 0.5}, {"seed": 2}, {"do_sample": True, "top_p": 0.5, "seed": 2}),
+    ],
+    ids=str,
+)
+def test_a_change_displaces_what_cannot_hold_beside_it(
+    options: dict[str, Any], changes: dict[str, Any], left: dict[str, Any]
+) -> None:
+    assert GenerationConfig(**options).changed(**changes) == GenerationConfig(**left)
+
+
+def test_a_change_that_would_do_nothing_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"temperature=0.5 would change nothing: set do_sample"):
+        GenerationConfig().changed(temperature=0.5)
+    with pytest.raises(OptionError, match=r"do_sample draws texts one by one, and num_beams is 3"):
+        GenerationConfig().changed(do_sample=True, num_beams=3)
+    with pytest.raises(OptionError, match="not supported: typical_p; supported: bad_words_ids"):
+        GenerationConfig().changed(typical_p=0.5)
+
+
+def test_greatest_lengths_beyond_the_positions_go() -> None:
+    assert GenerationConfig(max_new_tokens=33, min_new_tokens=2).within(32) == GenerationConfig(min_new_tokens=2)
+    assert GenerationConfig(max_length=34).within(32) == GenerationConfig()
+    for config in (GenerationConfig(max_new_tokens=32), GenerationConfig(max_length=33), GenerationConfig()):
+        assert config.within(32) == config
+
+
 def test_options_do_not_change_once_given() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         GenerationConfig().num_beams = 2  # type: ignore[misc]
@@ -73,6 +157,63 @@ def test_a_checkpoints_options_are_read() -> None:
     notes = {"transformers_version": "5.24.0", "use_cache": True, "pad_token_id": 0, "decoder_start_token_id": 1}
     assert GenerationConfig.from_dict({**given, **notes}) == GenerationConfig(**given)
     assert GenerationConfig.from_dict({"num_beams": None}) == GenerationConfig()
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (  # a Marian of old
+            {
+                "bad_words_ids": [[65000]], "bos_token_id": 0, "decoder_start_token_id": 65000, "eos_token_id": 0,
+                "forced_eos_token_id": 0, "max_length": 512, "num_beams": 6, "pad_token_id": 65000,
+                "renormalize_logits": True, "transformers_version": "4.32.0.dev0",
+            },
+            {
+                "bad_words_ids": [[65000]], "eos_token_id": 0, "forced_eos_token_id": 0, "max_length": 512,
+                "num_beams": 6, "renormalize_logits": True,
+            },
+        ),
+        (  # a language model for chats
+            {
+                "bos_token_id": 128000, "do_sample": True, "eos_token_id": [128001, 128008, 128009],
+                "temperature": 0.6, "max_length": 4096, "top_p": 0.9, "transformers_version": "4.42.3",
+            },
+            {
+                "do_sample": True, "eos_token_id": (128001, 128008, 128009), "temperature": 0.6, "max_length": 4096,
+                "top_p": 0.9,
+            },
+        ),
+        (
+            {
+                "do_sample": True, "repetition_penalty": 1.1, "temperature": 0.7, "top_k": 20, "top_p": 0.8,
+                "eos_token_id": [151645, 151643], "pad_token_id": 151643,
+            },
+            {
+                "do_sample": True, "repetition_penalty": 1.1, "temperature": 0.7, "top_k": 20, "top_p": 0.8,
+                "eos_token_id": (151645, 151643),
+            },
+        ),
+        (  # a summarizer
+            {
+                "early_stopping": True, "forced_bos_token_id": 0, "forced_eos_token_id": 2, "length_penalty": 2.0,
+                "max_length": 142, "min_length": 56, "no_repeat_ngram_size": 3, "num_beams": 4,
+                "_from_model_config": True,
+            },
+            {
+                "early_stopping": True, "forced_bos_token_id": 0, "forced_eos_token_id": 2, "length_penalty": 2.0,
+                "max_length": 142, "min_length": 56, "no_repeat_ngram_size": 3, "num_beams": 4,
+            },
+        ),
+        ({"temperature": 0.6, "top_p": 0.9, "top_k": 40}, {}),  # nothing reads them
+        ({"do_sample": False, "temperature": 0.0}, {}),
+        ({"max_length": 20, "max_new_tokens": 8, "min_length": 1, "min_new_tokens": 2},
+         {"max_new_tokens": 8, "min_new_tokens": 2}),
+        ({"typical_p": 1.0, "num_beam_groups": 1, "diversity_penalty": 0.0, "use_cache": True}, {}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_files_of_checkpoints_mean_what_they_say(content: dict[str, Any], options: dict[str, Any]) -> None:
+    assert GenerationConfig.from_dict(content) == GenerationConfig(**options)
 
 
 def test_every_key_that_is_not_supported_is_named() -> None:
