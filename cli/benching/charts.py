@@ -54,7 +54,7 @@ class Axis:
         return (value - self.least) / (self.most - self.least)
 
     def ticks(self) -> list[float]:
-        if self.log:
+        if self.log and self.most / self.least > 10:
             return self.log_ticks()
         step = nice((self.most - self.least) / 5)
         return [step * i for i in range(math.ceil(self.least / step), math.floor(self.most / step) + 1)]

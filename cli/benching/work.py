@@ -33,6 +33,8 @@ def role_weights(bundle: Bundle, artifact: Artifact) -> dict[str, Weights]:
     vocab_size, portable = bundle.manifest.sizes.vocab_size, bundle.artifact(PORTABLE) or artifact
     found = {}
     for role, path in artifact.graphs.items():
+        if role not in portable.graphs:  # it computes tables or picks rows, now and then
+            continue
         if not portable.graphs[role].endswith(".onnx"):
             return {}
         counted = weights_of(bundle.folder / portable.graphs[role], vocab_size)

@@ -117,6 +117,7 @@ def test_axes_place_numbers() -> None:
     log = Axis("x", 1.0, 100.0, log=True)
     assert log.share(10) == pytest.approx(0.5)
     assert log.ticks() == [1, 2, 5, 10, 20, 50, 100]
+    assert Axis("x", 19.0, 43.0, log=True).ticks() == [20, 25, 30, 35, 40]
     plain = Axis.of("y", [0, 87], zero=True)
     assert plain.least == 0
     assert plain.ticks() == [0, 20, 40, 60, 80]
