@@ -44,7 +44,10 @@ class Timings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Generation:
-    """The n-best of one input, best first, or texts that were drawn, in their order; `text`, `token_ids`, `score` and `finish_reason` are the best's."""
+    """The n-best of one input, best first; or the texts that were drawn for it, as they came.
+
+    `text`, `token_ids`, `score` and `finish_reason` are those of the first.
+    """
 
     hypotheses: tuple[Hypothesis, ...]
     timings: Timings
