@@ -11,7 +11,7 @@ from typing import Any
 
 from edgeformer.cli.benching.calls import measure, timed_call
 from edgeformer.cli.benching.ceilings import Ceilings, shares
-from edgeformer.cli.benching.encoding import Subject, open_subject, samples
+from edgeformer.cli.benching.encoding import Subject, open_subject, vocabulary
 from edgeformer.cli.benching.energy import measure_energy
 from edgeformer.cli.benching.fresh import Request as FreshRequest
 from edgeformer.cli.benching.graph_weights import Weights
@@ -21,12 +21,14 @@ from edgeformer.cli.benching.replay import Request, serve, summarize_replay
 from edgeformer.cli.benching.starts import measure_starts
 from edgeformer.cli.benching.summaries import summarize
 from edgeformer.cli.benching.telemetry import find_counters, supported
-from edgeformer.cli.benching.telemetry.counters import NOT_SUPPORTED
+from edgeformer.cli.benching.telemetry.counters import NOT_MEASURED, NOT_SUPPORTED
 from edgeformer.cli.benching.telemetry.sampling import Sampler
 from edgeformer.cli.benching.telemetry_records import describe
 from edgeformer.cli.benching.work import first_work, role_weights, step_work
 from edgeformer.cli.machine import all_cores
+from edgeformer.runtime.bundle import Manifest, read_manifest
 from edgeformer.runtime.errors import OptionError
+from edgeformer.runtime.loading import choose
 from edgeformer.runtime.memory_plan import ON_GPU
 
 Summary = Callable[[float], dict[str, Any]]  # a cell of a record, given the clock at the beginning of the run
@@ -70,7 +72,7 @@ def check(model: Subject, plan: Plan) -> None:
                 f"a batch of {cell.batch} with {cell.config.num_beams} beams has {rows} rows, artifact "
                 f"{model.artifact.name} was built for {most}"
             )
-        sources = batches(plan, cell, vocabulary(model), 0)[0]
+        sources = batches(plan, cell, vocabulary(model.bundle.manifest), 0)[0]
         call = timed_call(model, sources, cell.config)
         if cell.new_tokens is not None and call.tokens != cell.batch * cell.new_tokens:
             raise OptionError(
@@ -79,24 +81,19 @@ def check(model: Subject, plan: Plan) -> None:
             )
 
 
-def vocabulary(model: Subject) -> list[int]:
-    """Ids that prompts are cut from: those of the bundle's samples, which are ordinary ones."""
-    return sorted({token for row in samples(model) for token in row}) or [0]
-
-
 def measure_artifact(setup: Setup, name: str, on_done: Callable[[int], None]) -> dict[str, Any]:
-    """An artifact of a record."""
+    """An artifact of a record. Fresh processes load it first: a board may not hold it twice."""
     gc.collect()
-    model = open_subject(setup.folder, name, setup.plan.threads)
-    artifact, bundle = model.artifact, model.bundle
-    apart: dict[str, Any] = {"load": NOT_SUPPORTED, "memory": NOT_SUPPORTED}
+    apart: dict[str, Any] = {"load": NOT_MEASURED, "memory": NOT_MEASURED}
     if not setup.calls_only:
-        apart = measure_starts(largest(setup, model), bundle.manifest, artifact)
-    weights = role_weights(bundle, artifact)
+        manifest = read_manifest(setup.folder)
+        apart = measure_starts(largest(setup, manifest, name), manifest, choose(setup.folder, name))
+    model = open_subject(setup.folder, name, setup.plan.threads)
+    artifact, weights = model.artifact, role_weights(model.bundle, model.artifact)
     calls = measured_calls(setup, model, on_done)
     for cell, entry in zip(setup.plan.cells, calls["cells"], strict=True):
-        entry |= roofline(setup, model, weights, cell, entry)
-        entry["energy"] = NOT_SUPPORTED if setup.calls_only else energy(setup.plan, model, cell)
+        entry["roofline"] = roofline(setup, model, weights, cell, entry)
+        entry["energy"] = NOT_MEASURED if setup.calls_only else energy(setup.plan, model, cell)
     return {
         "artifact": name,
         "target": artifact.target,
@@ -122,7 +119,7 @@ def measured_calls(setup: Setup, model: Subject, on_done: Callable[[int], None])
 
 def timed(setup: Setup, model: Subject, on_done: Callable[[int], None]) -> list[Summary]:
     """Measure in rounds; what is found is put together when nothing is measured any more."""
-    calls = measure(model, setup.plan, vocabulary(model), on_done)
+    calls = measure(model, setup.plan, vocabulary(model.bundle.manifest), on_done)
     return [functools.partial(summarize, cell, some) for cell, some in zip(setup.plan.cells, calls, strict=True)]
 
 
@@ -131,22 +128,23 @@ def replayed(setup: Setup, model: Subject, on_done: Callable[[int], None]) -> li
     return [functools.partial(summarize_replay, cell, some) for cell, some in served]
 
 
-def largest(setup: Setup, model: Subject) -> FreshRequest:
+def largest(setup: Setup, manifest: Manifest, name: str) -> FreshRequest:
     """The cell that takes most memory, as a fresh process is asked for it."""
     plan = setup.plan
     cell = max(plan.cells, key=lambda c: c.batch * c.config.num_beams * ((c.prompt or 0) + (c.new_tokens or 1)))
-    sources: list[Source] = batches(plan, cell, vocabulary(model), 0)[0]
-    config = dataclasses.asdict(cell.config)
-    return FreshRequest(str(setup.folder), model.artifact.name, plan.threads, sources, config)
+    sources: list[Source] = batches(plan, cell, vocabulary(manifest), 0)[0]
+    return FreshRequest(str(setup.folder), name, plan.threads, sources, dataclasses.asdict(cell.config))
 
 
 def energy(plan: Plan, model: Subject, cell: Cell) -> dict[str, Any] | str:
-    sources = batches(plan, cell, vocabulary(model), 0)[0]
+    sources = batches(plan, cell, vocabulary(model.bundle.manifest), 0)[0]
     return measure_energy(lambda: timed_call(model, sources, cell.config).tokens, supported(find_counters()))
 
 
 def roofline(setup: Setup, model: Subject, weights: dict[str, Weights], cell: Cell, entry: dict[str, Any]) -> Any:
     """Shares of the ceilings: of a step and of a first token, by their medians."""
+    if setup.ceilings is None:
+        return {"step": NOT_MEASURED, "first_token": NOT_MEASURED}
     ceilings = None if model.artifact.backend in ON_GPU else setup.ceilings
     tokens = sum(entry["samples"]["tokens"]) / max(1, entry["calls"] * cell.batch)
 
@@ -155,4 +153,4 @@ def roofline(setup: Setup, model: Subject, weights: dict[str, Weights], cell: Ce
 
     step = shares(step_work(model.bundle, model.artifact, weights, cell, tokens), median("itl_ms"), ceilings)
     first = shares(first_work(weights, cell), median("ttft_ms"), ceilings)
-    return {"roofline": {"step": step, "first_token": first}}
+    return {"step": step, "first_token": first}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from edgeformer.cli.benching.grid import Source
 from edgeformer.cli.inputs import Line, encode
 from edgeformer.runtime import EncoderModel, Generation, GenerationConfig, Model, load, load_encoder
-from edgeformer.runtime.bundle import read_manifest
+from edgeformer.runtime.bundle import Manifest, read_manifest
 from edgeformer.runtime.errors import InputError
 from edgeformer.runtime.results import Hypothesis, Timings
 
@@ -74,11 +74,15 @@ def open_subject(folder: Path, name: str, threads: int | None) -> Subject:
     return load(folder, name, threads=threads)
 
 
-def samples(subject: Subject) -> list[list[int]]:
-    """Rows of ids of the bundle's own samples."""
-    manifest = subject.bundle.manifest
+def samples(manifest: Manifest) -> list[list[int]]:
+    """Rows of ids of a bundle's own samples."""
     found = manifest.encoder.samples if manifest.encoder else manifest.golden
     return [list(sample.source_ids) for sample in found]
+
+
+def vocabulary(manifest: Manifest) -> list[int]:
+    """Ids that prompts are cut from: those of the bundle's samples, which are ordinary ones."""
+    return sorted({token for row in samples(manifest) for token in row}) or [0]
 
 
 def check_texts(subject: Subject, lines: Sequence[Line]) -> None:

@@ -17,7 +17,7 @@ from edgeformer.cli.benching.telemetry.sampling import Samples, Series
 
 OTHERS = 0.15  # cores that other processes may take
 STOLEN = 0.01  # of the machine's time that a hypervisor may give to others
-SHORTEST = 0.5  # seconds of a run that the kernel's hundredths of seconds can be held against
+SHORTEST = 0.25  # seconds of a run that the kernel's hundredths of seconds can be held against
 MOVED = 0.10  # of the usual clock that clocks may range over
 DRIFT, SURELY = 0.05, 0.001  # by how much later calls may be slower than earlier ones, and how sure that must be
 # Fields of /proc/stat's first line.

@@ -106,7 +106,7 @@ def read_sources(model: Subject, texts: Sequence[str], file: Path | None) -> lis
         InputError: a file that is empty or cannot be read, or a text that the model cannot take.
     """
     if not texts and file is None:
-        return list(samples(model))
+        return list(samples(model.bundle.manifest))
     lines = list(given(texts, file))
     if not lines:
         raise InputError(f"{file} is empty: give at least one line")

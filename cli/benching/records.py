@@ -18,7 +18,7 @@ from edgeformer.cli.benching.intervals import CONFIDENCE, RESAMPLES
 from edgeformer.cli.benching.origins import bundle_hash, commit
 from edgeformer.cli.benching.schema import problems
 from edgeformer.cli.benching.telemetry import facts
-from edgeformer.cli.benching.telemetry.counters import NOT_SUPPORTED
+from edgeformer.cli.benching.telemetry.counters import NOT_MEASURED
 from edgeformer.cli.machine import this_machine, usable_cores
 from edgeformer.cli.requirements import installed_versions
 from edgeformer.runtime.bundle import read_manifest
@@ -111,6 +111,6 @@ def settings(plan: Plan, prompts: str) -> dict[str, Any]:
 
 def ceilings_values(ceilings: Ceilings | None) -> dict[str, Any] | str:
     if ceilings is None:
-        return NOT_SUPPORTED
+        return NOT_MEASURED
     rates = {str(size): rate for size, rate in ceilings.read_bytes_per_second.items()}
     return {**dataclasses.asdict(ceilings), "read_bytes_per_second": rates}

@@ -7,7 +7,7 @@ from typing import Any
 from edgeformer.cli.benching import wording
 from edgeformer.cli.benching.comparing import LEVEL, Comparison
 from edgeformer.cli.benching.intervals import Interval
-from edgeformer.cli.benching.telemetry.counters import NOT_SUPPORTED
+from edgeformer.cli.benching.telemetry.counters import NOT_MEASURED, NOT_SUPPORTED
 from edgeformer.cli.printing import print_line, print_table
 
 
@@ -16,15 +16,16 @@ def print_record(record: dict[str, Any]) -> None:
     print_line(wording.LEGEND)
     rows = list(wording.cell_rows(record))
     # A column where every row says the same nothing is left out.
-    nothing = {wording.NONE, NOT_SUPPORTED}
+    nothing = {wording.NONE, NOT_SUPPORTED, NOT_MEASURED}
     kept = [i for i in range(len(wording.COLUMNS)) if {row[i] for row in rows} - nothing]
     columns = [wording.COLUMNS[i] for i in kept]
     print_table(columns, [[row[i] for i in kept] for row in rows], numbers=columns[1:])
     for artifact in record["artifacts"]:
         print_line(wording.apart(artifact))
     print_line(wording.ceilings(record))
-    if all(isinstance(cell["energy"], str) for artifact in record["artifacts"] for cell in artifact["cells"]):
-        print_line("energy: not supported here, or not measured")
+    energies = [cell["energy"] for artifact in record["artifacts"] for cell in artifact["cells"]]
+    for reason in sorted({energy for energy in energies if isinstance(energy, str)}):
+        print_line(f"energy: {reason}")
     print_line(wording.quiet(record))
 
 

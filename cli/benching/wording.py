@@ -8,6 +8,7 @@ from typing import Any
 from edgeformer.cli.printing import size
 
 NONE = "-"
+UNDISTURBED = "nothing disturbed it"
 COLUMNS = (
     "artifact", "batch", "beams", "prompt", "new", "first token", "next token", "call", "tokens/s", "per user",
     "J/token", "bandwidth", "compute",
@@ -113,5 +114,9 @@ def lacking(record: Mapping[str, Any]) -> list[str]:
 
 
 def quiet(record: Mapping[str, Any]) -> str:
-    found = findings(record)
-    return f"NOISY, believe it with care: {'; '.join(found)}" if found else "nothing disturbed it"
+    """Whether something disturbed the run, and whether that could be seen at all."""
+    if found := findings(record):
+        return f"NOISY, believe it with care: {'; '.join(found)}"
+    others = [artifact["noise"]["other_cores"] for artifact in record["artifacts"]]
+    unseen = sorted({value for value in others if isinstance(value, str)})
+    return f"nothing was seen to disturb it; other work on the cores: {', '.join(unseen)}" if unseen else UNDISTURBED

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-NOT_SUPPORTED = "not supported"
+NOT_SUPPORTED = "not supported"  # by this machine
+NOT_MEASURED = "not measured"  # since nobody asked for it
 
 # What a counter counts. Energy and events only grow; the others are what is now.
 Kind = Literal["power", "energy", "clock", "temperature", "throttling", "events", "load", "memory"]

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from edgeformer.cli.benching.artifacts import vocabulary
 from edgeformer.cli.benching.calls import timed_call
-from edgeformer.cli.benching.encoding import Encoding, open_subject
+from edgeformer.cli.benching.encoding import Encoding, open_subject, vocabulary
 from edgeformer.runtime import GenerationConfig
 
 QUICK = ("--rounds", 2, "--warmup", 1, "--threads", 1, "--calls-only", "--json")
@@ -28,7 +27,7 @@ def test_a_call_of_an_encoder_is_one_step_that_reads_its_inputs(
     assert call.steps == ()
     assert 0 < call.first <= call.seconds
     assert call.tokens == 2 * len(subject.ids(text))
-    ids = vocabulary(subject)
+    ids = vocabulary(subject.bundle.manifest)
     assert timed_call(subject, [ids[:4], ids[:4]], GenerationConfig()).tokens == 8
 
 

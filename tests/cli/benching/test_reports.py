@@ -85,6 +85,14 @@ def test_noise_is_said_first(make_record: MakeRecord) -> None:
         assert text.index("1.00 cores busy") < text.index("| artifact" if "| artifact" in text else "<table")
 
 
+def test_a_run_whose_noise_cannot_be_seen_is_not_called_quiet(make_record: MakeRecord) -> None:
+    record = make_record()
+    record["artifacts"][0]["noise"]["other_cores"] = "not supported"
+    text = markdown([("today", record)])
+    assert "nothing disturbed it" not in text
+    assert "nothing was seen to disturb it; other work on the cores: not supported" in text
+
+
 def test_names_cannot_break_a_page(make_record: MakeRecord) -> None:
     name = '<script>alert("1")</script>'
     page = html_page([(name, make_record(artifact=name)), ("b", make_record())])
