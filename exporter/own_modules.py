@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from torch import nn
 
@@ -81,7 +81,8 @@ def check_module(module: nn.Module) -> None:
         problems.append(f"it has no `config`, which gives {', '.join(attributes(NEEDED[kind]))}")
     else:
         problems += [f"its config has no `{name}`" for name in attributes(NEEDED[kind]) if not hasattr(config, name)]
-        problems += senseless(config) if kind != "encoder" and not problems else []
+        check = senseless_encoder if kind == "encoder" else senseless
+        problems += check(config) if not problems else []
     if problems:
         raise ModuleError(f"{subject}, a module of kind {kind},", problems)
 
@@ -108,9 +109,8 @@ def attributes(protocol: type) -> list[str]:
 def senseless(config: Any) -> list[str]:
     """What is wrong with the numbers of a config."""
     sizes = ["vocab_size", "num_layers", "num_heads", "num_kv_heads", "head_dim", "max_positions"]
-    wrong = [name for name in sizes if type(getattr(config, name)) is not int or getattr(config, name) < 1]
-    problems = [f"config.{name} is {getattr(config, name)!r}, expected a whole number of at least 1" for name in wrong]
-    if not wrong:
+    problems = wrong_sizes(config, sizes)
+    if not problems:
         if config.num_heads % config.num_kv_heads:
             problems.append(f"config.num_heads {config.num_heads} is no multiple of num_kv_heads {config.num_kv_heads}")
         ids = [config.pad_token_id, config.start_token_id, *config.eos_token_ids]
@@ -119,4 +119,22 @@ def senseless(config: Any) -> list[str]:
             for i in ids
             if i not in range(config.vocab_size)
         ]
+    return problems
+
+
+def wrong_sizes(config: Any, names: list[str]) -> list[str]:
+    wrong = [name for name in names if type(getattr(config, name)) is not int or getattr(config, name) < 1]
+    return [f"config.{name} is {getattr(config, name)!r}, expected a whole number of at least 1" for name in wrong]
+
+
+def senseless_encoder(config: Any) -> list[str]:
+    """What is wrong with the numbers and the head of an encoder's config."""
+    problems = wrong_sizes(config, ["vocab_size", "max_positions", "d_model", "num_layers", "num_heads", "head_dim"])
+    for name, known in (("head", get_args(protocols.Head)), ("scoring", get_args(protocols.Scoring))):
+        if getattr(config, name) not in known:
+            problems.append(f"config.{name} is {getattr(config, name)!r}, expected one of {', '.join(known)}")
+    if config.head in ("sequence-classes", "token-classes") and not config.labels:
+        problems.append(f"config.labels is {config.labels!r}, expected a name for each class")
+    if not problems and config.pad_token_id not in range(config.vocab_size):
+        problems.append(f"token {config.pad_token_id!r} is outside the vocabulary of {config.vocab_size}")
     return problems

@@ -181,7 +181,7 @@ class Encoder(Protocol):
         token_type_ids: Tensor | None = None,
         logits_at: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
-        """Read a text.
+        """Read a text. Arguments are given by these names, and those alone that the config asks for.
 
         Args:
             input_ids: int64 (batch, source_len).

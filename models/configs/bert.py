@@ -9,10 +9,11 @@ from edgeformer.models.configs.encoder_heads import Head, HeadConfig, Scoring, r
 from edgeformer.models.configs.keys import Keys
 from edgeformer.models.configs.sentence_encoders import read_longest
 
-# What BERT's older configurations say of its pooler, which is one linear map whatever they say, and of Python's arrays.
+# What BERT's older configurations say of its pooler, which is one linear map whatever they say; and what says nothing.
 UNUSED = (
     "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
-    "chunk_size_feed_forward bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id is_encoder_decoder"
+    "chunk_size_feed_forward bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id is_encoder_decoder "
+    "_num_labels language name"
 ).split()
 
 

@@ -24,6 +24,9 @@ PROBLEMS: dict[str, Scoring] = {
     "multi_label_classification": "sigmoid",
     "regression": "none",
 }
+# Cross-encoders of sentence-transformers name a class of torch, which takes the place of what the problem asks for.
+CROSS_ENCODER, CROSS_ENCODER_BEFORE = "sentence_transformers", "sbert_ce_default_activation_function"
+ACTIVATIONS: dict[str, Scoring] = {"Identity": "none", "Sigmoid": "sigmoid", "Softmax": "softmax"}
 CLASSES_BY_DEFAULT = 2  # Hugging Face's, where config.json names none
 
 
@@ -64,7 +67,7 @@ def read_kind(keys: Keys) -> Head:
         keys.problem(f"architectures is {names!r}, expected a list of one name: {known}")
         return "hidden-states"
     for end, head in HEADS.items():
-        if names[0].endswith(end):
+        if names[0].endswith(end) and not names[0].endswith("LMHeadModel"):
             return head
     keys.problem(f"architectures is {names!r}, and such a head is not supported: only {known} are")
     return "hidden-states"
@@ -92,6 +95,21 @@ def read_labels(keys: Keys) -> tuple[str, ...]:
 def read_scoring(keys: Keys, kind: Head, num_labels: int) -> Scoring:
     """As Hugging Face's pipelines score: one class alone is a probability of its own."""
     named: Scoring = keys.choice("problem_type", PROBLEMS, "single_label_classification")
+    if (activation := read_activation(keys)) is not None:
+        return activation
     if kind == "token-classes":
         return "softmax"
     return "sigmoid" if num_labels == 1 and named == "softmax" else named
+
+
+def read_activation(keys: Keys) -> Scoring | None:
+    """What a cross-encoder makes scores by; None where the checkpoint is none, or does not say."""
+    described: Any = keys.raw(CROSS_ENCODER, {})
+    before = keys.raw(CROSS_ENCODER_BEFORE)
+    name = described.get("activation_fn", before) if isinstance(described, dict) else described
+    if name is None:
+        return None
+    found = ACTIVATIONS.get(str(name).rpartition(".")[2])
+    if found is None:
+        keys.problem(f"a cross-encoder's activation is {name!r}, expected one of {', '.join(ACTIVATIONS)}")
+    return found

@@ -222,6 +222,19 @@ def test_what_a_module_lacks_is_named(tmp_path: Path) -> None:
     assert "its config has no `scoring`" in caught.value.problems
 
 
+def test_what_a_module_s_config_says_must_make_sense(tmp_path: Path) -> None:
+    module = Averages()
+    module.config = Averages.Config(vocab_size=0, head="words", labels=(), scoring="rank")
+    with pytest.raises(ModuleError) as caught:
+        export_module(module, tmp_path / "bundle")
+    assert [problem.partition(" is ")[0] for problem in caught.value.problems] == [
+        "config.vocab_size", "config.head", "config.scoring"
+    ]  # fmt: skip
+    module.config = Averages.Config(labels=())
+    with pytest.raises(ModuleError, match="expected a name for each class"):
+        export_module(module, tmp_path / "bundle")
+
+
 def test_sizes_say_what_an_encoder_is() -> None:
     sizes = sizes_of_encoder(make_encoder("states"))
     assert dataclasses.asdict(sizes) == {

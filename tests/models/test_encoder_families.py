@@ -220,6 +220,12 @@ def test_positions_begin_behind_the_padding_token(config_of: Callable[..., Any])
         ({"problem_type": "multi_label_classification"}, "sigmoid"),
         ({"problem_type": "regression"}, "none"),
         ({"id2label": {"0": "yes"}}, "sigmoid"),
+        (
+            {"id2label": {"0": "yes"}, "sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
+            "none",
+        ),
+        ({"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}, "sigmoid"),
+        ({"sentence_transformers": {"version": "5.0.0"}}, "softmax"),
     ],
     ids=str,
 )
@@ -246,6 +252,11 @@ def test_labels_come_in_the_order_of_their_ids(config_of: Callable[..., Any]) ->
         ({"embedding_size": 12}, "key 'embedding_size' is not understood"),
         ({"num_attention_heads": 3}, "the width 20 is not a multiple of the number of heads, 3"),
         ({"architectures": ["BertForQuestionAnswering"]}, "BertForQuestionAnswering"),
+        ({"architectures": ["BertLMHeadModel"]}, "BertLMHeadModel"),
+        (
+            {"sentence_transformers": {"activation_fn": "torch.nn.ReLU"}},
+            "activation is 'torch.nn.ReLU', expected",
+        ),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label has the ids 0, 2, expected those from 0 to 1"),
         ({"problem_type": "ranking"}, "problem_type is 'ranking'"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
