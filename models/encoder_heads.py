@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from edgeformer.models.activations import FUNCTIONS
 from edgeformer.models.configs.activations import Activation
 from edgeformer.models.configs.sentence_encoders import Mode, Pooling
+from edgeformer.models.steps import taken_at
 
 
 def pooled(hidden: Tensor, lengths: Tensor, mode: Mode) -> Tensor:
@@ -74,6 +75,5 @@ class MaskedTokens(nn.Module):
         Args:
             embeddings: (vocab_size, d_model), the projection where the two are tied.
         """
-        wanted = hidden[torch.arange(hidden.shape[0], device=hidden.device)[:, None], at]
-        x = self.norm(self.activation(self.inner(wanted)))
+        x = self.norm(self.activation(self.inner(taken_at(hidden, at))))
         return F.linear(x, embeddings, self.bias) if self.tied else self.projection(x)
