@@ -14,12 +14,14 @@ from pathlib import Path
 import onnx_ir as ir
 from onnx_ir.passes.common import CommonSubexpressionEliminationPass, RemoveUnusedNodesPass
 
+from edgeformer.exporter.artifact_checks import check_model
 from edgeformer.exporter.external_weights import save_graphs
-from edgeformer.exporter.parity import Check, check_golden
+from edgeformer.exporter.parity import Check
 from edgeformer.exporter.tensorrt.rounded import Rounded
 from edgeformer.exporter.tensorrt.standard_attention import StandardAttention
 from edgeformer.exporter.tensorrt.static_capacity import CAPACITY
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.encoders import EncoderModel
 from edgeformer.runtime.model import Model
 
 
@@ -47,7 +49,7 @@ def verification_graph(model: ir.Model) -> ir.Model:
 def check_typed(
     bundle: Bundle, graphs: Mapping[str, ir.Model], precision: str, threads: int | None = None
 ) -> list[Check]:
-    """Compare typed graphs with the bundle's golden samples, as `parity.check_golden` compares an artifact.
+    """Compare typed graphs with the bundle's golden samples, as `artifact_checks.check_model` compares an artifact.
 
     Args:
         bundle: what the graphs were made from.
@@ -72,4 +74,5 @@ def check_typed(
             versions={},
             needs={"onnxruntime": "1.25" if newest > 21 else "1.23"},
         )
-        return check_golden(Model(bundle, artifact, threads), bundle.manifest.golden)
+        kind = EncoderModel if bundle.manifest.kind == "encoder" else Model
+        return check_model(kind(bundle, artifact, threads))
