@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
-from collections.abc import Callable
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnx_ir as ir
 from tokenizers import Tokenizer
@@ -16,6 +15,7 @@ from torch import nn
 
 from edgeformer.exporter import encoder_graphs, onnx_graphs
 from edgeformer.exporter.artifact_checks import check_artifact
+from edgeformer.exporter.checkpoint_files import KEPT, prepare_checkpoint_files, prepare_files
 from edgeformer.exporter.encoder_golden import encoder_samples
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.golden import LONGEST, golden_samples, longest_source, random_sources
@@ -26,17 +26,8 @@ from edgeformer.exporter.staging import check_free, staged
 from edgeformer.models.checkpoint import load_checkpoint
 from edgeformer.models.families import read_values
 from edgeformer.models.protocols import kind_of
-from edgeformer.runtime import GenerationConfig
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import MANIFEST, Artifact, Manifest, Tokens, record_file
-from edgeformer.runtime.errors import CheckpointError, OptionError
-
-# The checkpoint's own files that a bundle keeps as they are, where the checkpoint has them.
-KEPT = (
-    "config.json", "generation_config.json", "tokenizer.json", "target_tokenizer.json", "tokenizer_config.json",
-    "special_tokens_map.json", "chat_template.jinja", "modules.json", "sentence_bert_config.json",
-    "config_sentence_transformers.json", "1_Pooling/config.json",
-)  # fmt: skip
 
 
 def export_checkpoint(
@@ -64,16 +55,10 @@ def export_checkpoint(
     check_free(output, overwrite)
     progress("reading the checkpoint")
     model = load_checkpoint(checkpoint)
-    check_tokenizers(checkpoint, model)
-
-    def keep(folder: Path) -> None:
-        for name in KEPT:
-            if (checkpoint / name).is_file():
-                (folder / name).parent.mkdir(exist_ok=True)
-                shutil.copyfile(checkpoint / name, folder / name)
-
     model_type, subject = read_values(checkpoint)["model_type"], f"the export of {checkpoint}"
-    return write_bundle(model, model_type, subject, output, keep, overwrite, progress, on_checks)
+    with tempfile.TemporaryDirectory(prefix="edgeformer-") as kept:
+        prepare_checkpoint_files(checkpoint, Path(kept), model.config)
+        return write_bundle(model, model_type, subject, output, Path(kept), overwrite, progress, on_checks)
 
 
 def export_module(
@@ -90,7 +75,7 @@ def export_module(
     Args:
         module: with its weights, in evaluation mode from here on.
         output: the bundle to write.
-        tokenizer: folder with tokenizer.json and what else a bundle keeps; without one, the bundle takes token ids
+        tokenizer: folder with a tokenizer and what else a bundle keeps; without one, the bundle takes token ids
             alone.
         overwrite, progress, on_checks: as in `export_checkpoint`.
 
@@ -101,16 +86,12 @@ def export_module(
     """
     check_free(output, overwrite)
     check_module(module)
-    if tokenizer is not None:
-        check_tokenizers(tokenizer, module)
-
-    def keep(folder: Path) -> None:
-        for name in KEPT:
-            if tokenizer is not None and name != "config.json" and (tokenizer / name).is_file():
-                shutil.copyfile(tokenizer / name, folder / name)
-
     name = type(module).__name__
-    return write_bundle(module.eval(), name, f"the export of {name}", output, keep, overwrite, progress, on_checks)
+    with tempfile.TemporaryDirectory(prefix="edgeformer-") as kept:
+        if tokenizer is not None:
+            prepare_files(tokenizer, Path(kept), cast("Any", module).config)
+        subject = f"the export of {name}"
+        return write_bundle(module.eval(), name, subject, output, Path(kept), overwrite, progress, on_checks)
 
 
 def write_bundle(
@@ -118,14 +99,14 @@ def write_bundle(
     model_type: str,
     subject: str,
     output: Path,
-    keep: Callable[[Path], None],
+    kept: Path,
     overwrite: bool,
     progress: Progress,
     on_checks: OnChecks,
 ) -> Manifest:
-    """Export, describe and verify a model; `keep` copies the files that came with it into the bundle."""
+    """Export, describe and verify a model; `kept` holds the files that its bundle keeps of those that came with it."""
     with staged(output, overwrite=overwrite) as folder:
-        keep(folder)
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
         graphs = export_graphs(model, progress)
         progress("writing weights")
         (folder / PORTABLE).mkdir()
@@ -149,40 +130,6 @@ def export_graphs(model: Any, progress: Progress) -> dict[str, ir.Model]:
         return onnx_graphs.export_graphs(model, progress)
     progress("exporting the encoder")
     return {"encoder": encoder_graphs.export_encoder_only(model, encoder_graphs.describe_encoder(model))}
-
-
-def check_tokenizers(checkpoint: Path, model: Any) -> None:
-    """Refuse tokenizers that are missing, damaged, or know ids that the model has no embedding for.
-
-    Raises:
-        CheckpointError: with every problem.
-    """
-    problems = []
-    for name in ("tokenizer.json", "target_tokenizer.json"):
-        path = checkpoint / name
-        if not path.is_file():
-            if name == "tokenizer.json":
-                problems.append(f"{name} is missing")
-            continue
-        try:
-            vocabulary = Tokenizer.from_file(str(path)).get_vocab()
-        except Exception as error:  # tokenizers raises plain Exception
-            problems.append(f"{name} is not a tokenizer: {error}")
-            continue
-        if beyond := sorted(token for token, i in vocabulary.items() if i >= model.config.vocab_size):
-            problems.append(f"{name} has tokens beyond vocab_size {model.config.vocab_size}: {', '.join(beyond[:5])}")
-    path = checkpoint / "generation_config.json"
-    if path.is_file():
-        try:
-            GenerationConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except ValueError as error:
-            problems.append(f"generation_config.json is not JSON: {error}")
-        except AttributeError:
-            problems.append("generation_config.json holds no object")
-        except OptionError as error:
-            problems.append(f"generation_config.json: {error}")
-    if problems:
-        raise CheckpointError(f"checkpoint {checkpoint}", problems)
 
 
 def describe(folder: Path, model: Any, model_type: str, roles: tuple[str, ...]) -> Manifest:

@@ -57,9 +57,9 @@ def prepare_tokenizers(checkpoint: Path, folder: Path, vocab_size: int, source_v
             every problem.
     """
     if (checkpoint / SOURCE).is_file():
-        for name in (SOURCE, TARGET):
-            if (checkpoint / name).is_file():
-                copy_tokenizer(checkpoint, folder, name)
+        names = [name for name in (SOURCE, TARGET) if (checkpoint / name).is_file()]
+        if damaged := [problem for name in names if (problem := copy_tokenizer(checkpoint, folder, name))]:
+            raise CheckpointError(f"checkpoint {checkpoint}", damaged)
     else:
         for name, tokenizer in convert_tokenizers(checkpoint).items():
             tokenizer.save(str(folder / name))
@@ -71,16 +71,21 @@ def prepare_tokenizers(checkpoint: Path, folder: Path, vocab_size: int, source_v
         raise CheckpointError(f"checkpoint {checkpoint}", problems)
 
 
-def copy_tokenizer(checkpoint: Path, folder: Path, name: str) -> None:
-    """Copy a tokenizer as it is, unless tokenizer_config.json gives a role to a token that is not special in it."""
+def copy_tokenizer(checkpoint: Path, folder: Path, name: str) -> str | None:
+    """Copy a tokenizer as it is, unless tokenizer_config.json gives a role to a token that is not special in it.
+
+    Returns:
+        what is wrong with it.
+    """
     try:
         tokenizer = Tokenizer.from_file(str(checkpoint / name))
     except Exception as error:  # tokenizers raises plain Exception
-        raise CheckpointError(f"checkpoint {checkpoint}", [f"{name} is not a tokenizer: {error}"]) from error
+        return f"{name} is not a tokenizer: {error}"
     if make_roles_special(tokenizer, read_special_tokens(checkpoint)):
         tokenizer.save(str(folder / name))
     else:
         shutil.copyfile(checkpoint / name, folder / name)
+    return None
 
 
 def convert_tokenizers(checkpoint: Path) -> dict[str, Tokenizer]:

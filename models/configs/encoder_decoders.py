@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from edgeformer.models.configs.keys import Keys
+from edgeformer.models.configs.special_tokens import GENERATION, TOKENS
 
 # The ends of Hugging Face's class names of models that write.
 WRITERS = ("ForConditionalGeneration", "MTModel", "Model")
@@ -22,12 +23,13 @@ def encoder_decoder_tokens(
     """`pad_token_id`, `start_token_id` and `eos_token_ids` of a model that reads a source, then writes.
 
     Args:
-        keys: of config.json.
+        keys: of config.json; those of generation_config.json come first.
         vocab_size: ids that the decoder knows.
         source_vocab_size: ids that the encoder knows; padding is one of both.
         eos_token_id, pad_token_id: what the family has, for a file that says nothing.
         begins_with: what the family's decoder begins with, for a file without decoder_start_token_id.
     """
+    keys.prefer(TOKENS, GENERATION)
     ends = keys.tokens("eos_token_id", vocab_size) or (min(eos_token_id, vocab_size - 1),)
     least = min(vocab_size, source_vocab_size)
     pad = keys.token("pad_token_id", least, min(pad_token_id, least - 1))

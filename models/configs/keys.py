@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,6 +65,26 @@ class Keys:
         self.read.add(name)
         value = self.values.get(name)
         return default if value is None else value
+
+    def prefer(self, names: Sequence[str], name: str) -> None:
+        """Take these keys from another file of the checkpoint, where it is there and has them.
+
+        Args:
+            names: of the keys.
+            name: of the file, which holds a JSON object.
+        """
+        path = self.folder / name if self.folder else None
+        if path is None or not path.is_file():
+            return
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            self.problem(f"{name} is not JSON: {error}")
+            return
+        if not isinstance(values, dict):
+            self.problem(f"{name} holds no object")
+            return
+        self.values = {**self.values, **{key: values[key] for key in names if values.get(key) is not None}}
 
     def problem(self, text: str) -> None:
         self.problems.append(text)

@@ -210,20 +210,28 @@ def test_tokenizers_that_know_more_than_the_model_are_refused_together(checkpoin
         (checkpoint / name).write_text(json.dumps(values))
     message = refused(checkpoint, place, CheckpointError)
     for name in ("tokenizer.json", "target_tokenizer.json"):
-        assert f"{name} has tokens beyond vocab_size 69: one more in {name}" in message
+        assert (
+            f"{name} has ids up to 69, the model's vocab_size is 69: 1 tokens, such as 'one more in {name}'" in message
+        )
 
 
 def test_everything_that_is_wrong_beside_the_weights_is_named_at_once(checkpoint: Path, place: Path) -> None:
-    (checkpoint / "tokenizer.json").unlink()
+    (checkpoint / "tokenizer.json").write_text("[]")
     (checkpoint / "target_tokenizer.json").write_text("{}")
     (checkpoint / "generation_config.json").write_text("{")
     message = refused(checkpoint, place, CheckpointError)
     for part in (
-        "tokenizer.json is missing",
+        " tokenizer.json is not a tokenizer",
         "target_tokenizer.json is not a tokenizer",
         "generation_config.json is not JSON",
     ):
         assert part in message
+
+
+def test_a_missing_tokenizer_is_told_with_the_files_that_would_do(checkpoint: Path, place: Path) -> None:
+    (checkpoint / "tokenizer.json").unlink()
+    message = refused(checkpoint, place, CheckpointError)
+    assert "it has no tokenizer: looked for tokenizer.json; source.spm + target.spm + vocab.json; " in message
 
 
 @pytest.mark.parametrize(
