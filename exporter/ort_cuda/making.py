@@ -12,6 +12,7 @@ from edgeformer.exporter.parity import check_golden, require
 from edgeformer.exporter.records import versions
 from edgeformer.exporter.targets import check_model
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.errors import TargetError
 from edgeformer.runtime.model import Model
 
 
@@ -19,10 +20,12 @@ def make_ort_cuda(job: Job) -> Artifact:
     """Graphs for ONNX Runtime's CUDA kernels, checked with its CPU kernels, which compute the same operators.
 
     Raises:
-        TargetError: a graph or its heads are not what the kernels take.
+        TargetError: the model only reads; a graph or its heads are not what the kernels take.
         ParityError: the graphs do not give what PyTorch gave.
     """
     manifest = job.bundle.manifest
+    if manifest.kind == "encoder":
+        raise TargetError(f"target {job.choice.target.name} is for models that generate; for an encoder, take ort-cpu")
     sizes = manifest.sizes
     check_model(job.choice, sizes)
     graphs = {role: job.graph(role) for role in job.portable.graphs}

@@ -25,7 +25,7 @@ from edgeformer.models.configs.encoder_heads import HeadConfig
 from edgeformer.models.configs.sentence_encoders import Pooling
 from edgeformer.runtime import load_encoder, names
 from edgeformer.runtime.encoder_records import LAST_HIDDEN_STATE, TOKEN_TYPE_IDS
-from edgeformer.runtime.errors import ModuleError
+from edgeformer.runtime.errors import ModuleError, TargetError
 
 from .graphs import Arrays, operators, run
 
@@ -203,6 +203,8 @@ def test_a_module_of_ones_own_goes_the_road(tmp_path: Path) -> None:
     manifest = export_module(module, tmp_path / "bundle")
     assert (manifest.kind, manifest.model_type) == ("encoder", "Averages")
     optimize_bundle(tmp_path / "bundle", "ort-cpu", "fp32")
+    with pytest.raises(TargetError, match="ort-cuda is for models that generate; for an encoder, take ort-cpu"):
+        optimize_bundle(tmp_path / "bundle", "ort-cuda")
     model = load_encoder(tmp_path / "bundle")
     assert model.artifact.name == "ort-cpu-fp32"
     assert all(check.passed for check in check_encoder(model, model.record.samples))
