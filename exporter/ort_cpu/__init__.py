@@ -22,6 +22,7 @@ from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
 from edgeformer.exporter.ort_cpu.traits import lower_opset
 from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
+from edgeformer.exporter.ort_cpu.wanted_early import WantedEarly
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
 from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
 from edgeformer.runtime import names
@@ -50,7 +51,7 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
     rotation = take_out_rotations(model)
     passes: list[InPlacePass] = [
         CachedAttention(), SourceAttention(), SimplifiedNorms(), FusedActivations(), RemoveUnusedNodesPass(),
-        PackProjections(), WantedRows(),
+        PackProjections(), WantedRows(), WantedEarly(),
     ]  # fmt: skip
     if recipe is not None:
         passes.append(WeightOnly(recipe))

@@ -29,5 +29,6 @@ class WantedRows(InPlacePass):
             rows = tape.op("GatherND", [node.inputs[0], at], {"batch_dims": 1})
             graph.insert_before(node, tape.nodes)
             take_over(node.outputs[0], rows)
+            graph.remove(node, safe=True)
             modified = True
         return PassResult(model, modified=modified)

@@ -1,4 +1,4 @@
-"""Tiny random models of every family that generates, sized as ONNX Runtime's kernels take them, and steps through them."""
+"""Tiny random models of every family that generates, sized as ONNX Runtime's kernels take them, and steps of them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def begin(model: Model, batch: int) -> Rows:
 
 
 def steps(model: Model) -> list[Floats]:
-    """Logits of ragged prompts, single tokens, rows that are chosen, several tokens over pasts, and caches that grow."""
+    """Logits of ragged prompts, single tokens, rows that are chosen, several tokens over pasts, caches that grow."""
     rng = np.random.default_rng(3)
     found: list[Floats] = []
 
