@@ -43,10 +43,7 @@ def test_an_encoder_is_measured_over_its_grid(cli: Callable[..., Any], encoder_b
     for cell in cells:
         assert cell["samples"]["tokens"] == [cell["batch"] * cell["prompt"]] * 2
         assert cell["itl_ms"] is None
-        assert cell["roofline"] == {
-            "step": "not supported",
-            "first_token": "not supported",
-        }
+        assert set(cell["roofline"].values()) == {"not measured"}  # nobody asked for ceilings
 
 
 def test_an_encoder_refuses_what_only_writing_needs(
