@@ -88,7 +88,8 @@ def encode(model: Model | EncoderModel, lines: Iterable[Line]) -> list[list[int]
     rows = []
     for line in lines:
         try:
-            rows.append(model.text.encode_source(line.text))
+            of = model.encode_input if isinstance(model, Model) else model.text.encode_source
+            rows.append(of(line.text))
         except InputError as error:
             raise line.error(error) from error
     return rows

@@ -16,6 +16,7 @@ from onnxscript.values import Opset
 from torch import Tensor, nn
 from torch.export import Dim
 
+from edgeformer.models.cache import write_cache
 from edgeformer.models.protocols import kind_of
 from edgeformer.runtime import names
 
@@ -150,7 +151,7 @@ def export(
             dynamo=True,
             opset_version=OPSET_VERSION,
             dynamic_shapes=shapes,
-            custom_translation_table={torch.ops.edgeformer.write_cache.default: write_cache_onnx},
+            custom_translation_table={write_cache._opoverload: write_cache_onnx},
             input_names=inputs,
             output_names=outputs,
             verbose=False,
