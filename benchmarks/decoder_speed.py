@@ -30,7 +30,9 @@ from edgeformer.cli.benching.graph_weights import weights_of
 from edgeformer.cli.machine import this_machine
 from edgeformer.cli.printing import print_line, print_table, write_json
 from edgeformer.cli.requirements import installed_versions
+from edgeformer.exporter.records import PORTABLE
 from edgeformer.runtime import Model, load
+from edgeformer.runtime.names import Sizes
 
 console = Console(stderr=True, highlight=False)
 DECODED_AFTER = 16  # tokens of the prompts before decoding
@@ -46,19 +48,38 @@ class Cell:
     length: int | None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """What figures are compared with.
+
+    Attributes:
+        ceilings: what the machine can do.
+        bytes_read: of each precision's weights, in every step.
+        flops_a_token: multiplications and additions of products with weights, but for the vocabulary's.
+        steps: of a round of decoding.
+    """
+
+    ceilings: Ceilings
+    bytes_read: dict[str, int]
+    flops_a_token: int
+    steps: int
+
+
 def main() -> None:
     arguments = parse_arguments()
     with tempfile.TemporaryDirectory() as scratch:
         bundle = Path(scratch, "bundle")
         write_bundle(bundle, arguments.shape, arguments.precisions, console.print)
         models = {p: load(bundle, f"ort-cpu-{p}", threads=arguments.threads) for p in arguments.precisions}
-        bytes_read = {p: weights_of(bundle / m.artifact.graphs["decoder"], m.sizes.vocab_size).bytes
-                      for p, m in models.items()}  # fmt: skip
+        vocab_size = SHAPES[arguments.shape].vocab_size
+        graphs = {p: bundle / model.artifact.graphs["decoder"] for p, model in models.items()}
+        bytes_read = {p: weights_of(path, vocab_size).bytes for p, path in graphs.items()}
+        portable = weights_of(bundle / PORTABLE / "decoder.onnx", vocab_size)
         console.print("measuring what the machine can read")
         ceilings = measure_ceilings(arguments.threads, list(bytes_read.values()))
         seconds = measure(models, arguments)
-    results = [summary(cell, models[cell.precision], found, bytes_read, ceilings, arguments.steps)
-               for cell, found in seconds.items()]  # fmt: skip
+    known = Known(ceilings, bytes_read, 2 * (portable.count - portable.head), arguments.steps)
+    results = [summary(cell, models[cell.precision].sizes, found, known) for cell, found in seconds.items()]
     report = {
         "shape": dataclasses.asdict(SHAPES[arguments.shape]),
         "threads": arguments.threads,
@@ -125,31 +146,22 @@ def read(model: Model, batch: int, length: int) -> list[float]:
     return [seconds]
 
 
-def summary(
-    cell: Cell, model: Model, seconds: list[float], weights: dict[str, int], ceilings: Ceilings, steps: int
-) -> dict[str, Any]:
-    """A cell's figures: tokens a second of all rows together, and the share of the floor."""
-    sizes, tokens = model.sizes, cell.batch * (cell.length or 1)
-    held = DECODED_AFTER + WARM_UP + steps / 2 if cell.length is None else cell.length
+def summary(cell: Cell, sizes: Sizes, seconds: list[float], known: Known) -> dict[str, Any]:
+    """A cell's figures: tokens a second of all rows together, and the share of what the machine can do."""
+    tokens = cell.batch * (cell.length or 1)
+    held = DECODED_AFTER + WARM_UP + known.steps / 2 if cell.length is None else cell.length
     caches = 2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim * 4 * cell.batch * held
-    spread, size = Spread.of(seconds), weights[cell.precision]
-    rates = ceilings.read_bytes_per_second
+    spread, size, rates = Spread.of(seconds), known.bytes_read[cell.precision], known.ceilings.read_bytes_per_second
     floor = (size + caches) / rates[min(rates, key=lambda known: abs(known - size))]
+    flops = known.flops_a_token * tokens / known.ceilings.flops_per_second
     return {
         **dataclasses.asdict(cell),
         "seconds": dataclasses.asdict(spread),
         "tokens_per_second": tokens / spread.median,
         "bytes": size + caches,
         "floor_share": floor / spread.median if cell.length is None else None,
-        "flops_share": flops(model, tokens) / spread.median / ceilings.flops_per_second if cell.length else None,
+        "flops_share": flops / spread.median if cell.length else None,
     }
-
-
-def flops(model: Model, tokens: int) -> float:
-    """Multiplications and additions of the products with weights, but for the vocabulary's."""
-    graph = model.bundle.folder / model.bundle.manifest.artifacts[0].graphs["decoder"]
-    weights = weights_of(graph, model.sizes.vocab_size)
-    return 2.0 * (weights.count - weights.head) * tokens
 
 
 def print_report(report: dict[str, Any]) -> None:

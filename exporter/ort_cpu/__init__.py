@@ -51,7 +51,7 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
     rotation = take_out_rotations(model)
     passes: list[InPlacePass] = [
         CachedAttention(), SourceAttention(), SimplifiedNorms(), FusedActivations(), RemoveUnusedNodesPass(),
-        PackProjections(), WantedRows(), WantedEarly(),
+        PackProjections(), WantedRows(), RemoveUnusedNodesPass(), WantedEarly(),
     ]  # fmt: skip
     if recipe is not None:
         passes.append(WeightOnly(recipe))

@@ -25,7 +25,8 @@ LAST_AXIS = {"LayerNormalization", "SimplifiedLayerNormalization", "RMSNormaliza
 
 
 class WantedEarly(InPlacePass):
-    """Requires: `WantedRows`. Ensures: in a language model, nothing that looks at each token alone comes before it.
+    """Requires: `WantedRows`, and no unused nodes. Ensures: in a language model, nothing that looks at each token alone
+    comes before it.
 
     After an encoder a prompt is one token, so that nothing would be saved.
     """
