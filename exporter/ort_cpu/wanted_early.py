@@ -25,9 +25,9 @@ LAST_AXIS = {"LayerNormalization", "SimplifiedLayerNormalization", "RMSNormaliza
 
 
 class WantedEarly(InPlacePass):
-    """Requires: `WantedRows`, and no unused nodes. Ensures: in a language model, nothing that looks at each token alone
-    comes before it.
+    """In a language model, nothing that looks at each token alone comes before the wanted ones are picked.
 
+    Requires: `WantedRows`, and no unused nodes. Ensures: that, where all that it looks at is (batch, q_len, width).
     After an encoder a prompt is one token, so that nothing would be saved.
     """
 

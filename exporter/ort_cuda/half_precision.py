@@ -9,6 +9,7 @@ from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 from edgeformer.runtime import names
 
 MOST = float(np.finfo(np.float16).max)
+LEAST = np.finfo(np.float32).min
 
 
 class HalfPrecision(InPlacePass):
@@ -38,6 +39,7 @@ class HalfPrecision(InPlacePass):
         if tensor is None or tensor.dtype != ir.DataType.FLOAT:
             return
         array = tensor.numpy()
+        array = np.where(array == LEAST, -MOST, array)  # what a mask adds to scores that nobody is to see
         if array.size and (most := float(np.abs(array).max())) > MOST:
             raise PreconditionError(f"{value.name} goes up to {most:g}, more than float16 can hold ({MOST:g})")
         value.const_value = ir.tensor(array.astype(np.float16), name=value.name)
