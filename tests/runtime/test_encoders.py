@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,15 @@ def test_an_input_gets_what_it_gets_alone(encoder: Callable[[str], EncoderModel]
     np.testing.assert_allclose(found, alone, atol=1e-6)
     assert sum(done) == len(TEXTS)
     assert max(done) <= batch_size
+
+
+def test_threads_do_not_disturb_one_another(encoder: Callable[[str], EncoderModel]) -> None:
+    model = encoder("sentences")
+    expected = [model.encode(text) for text in TEXTS]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(model.encode, TEXTS * 8))
+    for number, vector in enumerate(found):
+        np.testing.assert_array_equal(vector, expected[number % len(TEXTS)])
 
 
 def test_ids_are_taken_as_they_are(encoder: Callable[[str], EncoderModel]) -> None:
