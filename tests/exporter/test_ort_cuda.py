@@ -11,6 +11,7 @@ import pytest
 from onnx_ir.passes import PassError, PreconditionError
 
 from edgeformer.exporter import ort_cuda
+from edgeformer.exporter.exporting import export_module
 from edgeformer.exporter.optimizing import optimize_bundle
 from edgeformer.exporter.ort_cuda import rewrite, selection
 from edgeformer.exporter.ort_cuda.half_precision import HalfPrecision
@@ -20,6 +21,7 @@ from edgeformer.runtime.backends import onnxruntime_cuda
 from edgeformer.runtime.bundle import open_bundle, read_manifest
 from edgeformer.runtime.errors import ParityError
 
+from .families import MODULES
 from .graphs import read, run
 
 
@@ -70,6 +72,19 @@ def test_an_artifact_is_checked_on_the_cpu_and_said_to_be_built_not_run(bundle: 
     assert len(checks) > 3
     assert all(check.passed and check.name.endswith(", on the CPU") for check in checks)
     assert steps[-1] == f"built, not run here: {onnxruntime_cuda.WITHOUT_CUDA}"
+
+
+@pytest.mark.parametrize("family", ["llama", "t5"])
+def test_rotated_heads_and_biases_are_checked_on_the_cpu_too(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnxruntime_cuda, "has_cuda_provider", lambda: False)
+    export_module(MODULES[family](tmp_path / "checkpoint"), tmp_path / "bundle")
+    checks: list[Check] = []
+    artifact = optimize_bundle(tmp_path / "bundle", "ort-cuda", on_checks=checks.extend)
+    assert set(artifact.graphs) == {"decoder", "selection", {"llama": "rotation", "t5": "encoder"}[family]}
+    assert len(checks) > 3
+    assert all(check.passed for check in checks)
 
 
 def test_an_artifact_that_computes_something_else_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
