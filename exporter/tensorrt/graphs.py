@@ -18,6 +18,7 @@ from edgeformer.exporter.tensorrt.attention_plugin import PluginAttention
 from edgeformer.exporter.tensorrt.attention_primitive import PrimitiveAttention
 from edgeformer.exporter.tensorrt.finite_masks import FiniteMasks
 from edgeformer.exporter.tensorrt.next_tokens import NextTokens
+from edgeformer.exporter.tensorrt.older_operators import OlderOperators
 from edgeformer.exporter.tensorrt.static_capacity import StaticCapacity
 from edgeformer.exporter.tensorrt.typed import Typed
 from edgeformer.exporter.tensorrt.weight_only import WeightOnly
@@ -54,7 +55,8 @@ def rewrite(
         attention: native needs TensorRT 10.15 (`Attention`, `TensorScatter`); plugin is `attention_plugin`, and so is
             plugin-aot, whose graph is the same; primitive is the pattern of standard operators that older compilers
             fuse. With primitive, `present.*` are new tensors and must not share memory with `past_key_values.*`; with
-            the others they must.
+            the others they must. Rotary positions and RMS norms stay operators of their own with native alone: TensorRT
+            has no layers for them before 10.15 either.
         capacity: of caches; the dimension stays symbolic where it is None.
         fp32_accumulation: sum products inside native attention in float32 (TensorRT 11.3 and later).
 
@@ -78,6 +80,7 @@ def rewrite(
         FiniteMasks(),
         weight_only,
         Typed(narrow),
+        OlderOperators() if attention != "native" else None,
         forms[attention],
         NextTokens() if role == "decoder" else None,
         RemoveUnusedNodesPass(),

@@ -23,7 +23,7 @@ class StandardAttention(InPlacePass):
             expand = {CACHED_ATTENTION: cached, SOURCE_ATTENTION: source}[node.op_type]
             constants = {
                 name: register(graph, f"standard.{number}.{name}", np.array(numbers, np.int64))
-                for name, numbers in CONSTANTS.items()
+                for name, numbers in (CONSTANTS | {"window": window_of(node)}).items()
             }
             tape = ir.tape.Tape()
             outputs = expand(tape, node, constants)
@@ -34,6 +34,12 @@ class StandardAttention(InPlacePass):
         model.opset_imports.pop(DOMAIN, None)
         model.opset_imports[""] = max(model.opset_imports[""], OPSET_VERSION if found else 0)
         return PassResult(model, modified=bool(found))
+
+
+def window_of(node: ir.Node) -> int:
+    """How many positions a query sees, 0 for all."""
+    window = node.attributes.get("window")
+    return window.as_int() if window is not None else 0
 
 
 def given(node: ir.Node) -> list[ir.Value]:
@@ -66,9 +72,9 @@ def cached(tape: ir.tape.Tape, node: ir.Node, constants: dict[str, ir.Value]) ->
     columns = tape.op("Unsqueeze", [count(tape, query, 2, constants), constants["around_q_len"]])
     keys, queries = count(tape, key, 2, constants), tape.op("Add", [at, columns])
     mask = tape.op("LessOrEqual", [keys, queries])
-    if window := node.attributes["window"].as_int():
-        width = tape.initializer(ir.tensor(np.array(window, np.int64), name=f"{node.name}.window"))
-        mask = tape.op("And", [mask, tape.op("Greater", [keys, tape.op("Sub", [queries, width])])])
+    if window_of(node):
+        first = tape.op("Sub", [queries, constants["window"]])  # the last position that is too far behind
+        mask = tape.op("And", [mask, tape.op("Greater", [keys, first])])
     return [attend(tape, node, key, value, mask), key, value]
 
 
