@@ -4,8 +4,8 @@
 
 One layer each of self-attention, an LSTM, a convolution and restricted attention is exported to ONNX, as models are,
 and run by ONNX Runtime over a grid of lengths n and widths d. The exponents of n and d are fitted to the medians and
-put beside those of the table. Memory is the growth of a process of its own; attention by its definition, which keeps n^2
-scores for each head, stands beside the fused form there.
+put beside those of the table. Memory is the growth of a process of its own; attention by its definition, which keeps
+n^2 scores for each head, stands beside the fused form there.
 """
 
 from __future__ import annotations
