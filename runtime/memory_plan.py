@@ -198,8 +198,7 @@ def needed(manifest: Manifest, artifact: Artifact, load: Load) -> Needs:
     weights = 0 if engine is not None and engine.streamable else weight_bytes(artifact)
     tensors, width = 2 * sizes.num_layers, sizes.num_heads * sizes.head_dim
     if manifest.encoder is not None:
-        rows = row_count(load.batch, most_rows(artifact)) if engine else load.batch
-        given, found = encoder_io(manifest.encoder, rows, load.source_len)
+        given, found = encoder_io(manifest.encoder, load.batch, load.source_len)
         activations = max(engine.memory.values(), default=0) if engine else 4 * load.batch * load.source_len * 6 * width
         return Needs(weights, 0, 0, activations, 8 * sum(given.values()) + 4 * sum(found.values()))
     if engine is None:

@@ -9,6 +9,7 @@ import pytest
 
 from edgeformer.runtime import load, memory_plan
 from edgeformer.runtime.bundle import Artifact, Engine, FileRecord, Manifest, read_manifest
+from edgeformer.runtime.encoder_records import EncoderRecord
 from edgeformer.runtime.errors import NotEnoughMemoryError, OptionError
 from edgeformer.runtime.memory_plan import Free, available_memory, largest, needed, plan_memory, require, the_load
 
@@ -184,3 +185,37 @@ def test_the_largest_number_is_found_by_halving() -> None:
     for most in (1, 2, 7, 100):
         for limit in range(most + 3):
             assert largest(lambda n, limit=limit: n <= limit, most) == min(limit, most)  # type: ignore[misc]
+
+
+# Other kinds
+
+
+def test_a_language_model_has_no_sources(manifest: Manifest, cpu: Artifact, engines: Artifact) -> None:
+    sizes = dataclasses.replace(manifest.sizes, source_vocab_size=0, max_source_positions=0)
+    model = dataclasses.replace(manifest, kind="decoder", sizes=sizes)
+    step = {"batch": (1, 4, 16), "q_len": (1, 8, 32), "n": (1, 1, 32)}
+    engine = dataclasses.replace(ENGINE, profiles={"decoder": (step, step)})
+    for artifact, tokens in ((cpu, 32), (dataclasses.replace(engines, engine=engine), 128)):
+        plan = plan_memory(model, artifact, batch=3, free=PLENTY)
+        assert plan.load == memory_plan.Load(3, tokens, 0)
+        assert (plan.needs.sources, plan.largest_capacity) == (0, tokens)
+        with pytest.raises(OptionError, match="source_len is 5, .* reads no source: its prompts count as capacity"):
+            plan_memory(model, artifact, source_len=5, free=PLENTY)
+
+
+def test_an_encoder_has_outputs_and_no_caches(manifest: Manifest, cpu: Artifact, engines: Artifact) -> None:
+    sizes = dataclasses.replace(manifest.sizes, source_vocab_size=0, max_source_positions=0, max_positions=600)
+    record = EncoderRecord("embedding", d_model=32, width=48, has_token_types=True, labels=(), scoring="none")
+    model = dataclasses.replace(manifest, kind="encoder", sizes=sizes, encoder=record)
+    engine = dataclasses.replace(ENGINE, capacity=0, profiles={"encoder": ({**BOTH, "n": (1, 1, 1)},)})
+    for artifact, longest in ((cpu, 600), (dataclasses.replace(engines, engine=engine), 256)):
+        plan = plan_memory(model, artifact, batch=3, source_len=100, free=PLENTY)
+        assert plan.load == memory_plan.Load(3, 0, 100)
+        assert (plan.needs.caches, plan.needs.sources, plan.largest_capacity) == (0, 0, longest)
+        assert plan.needs.io == 8 * (2 * 3 * 100 + 3) + 4 * (3 * 100 * 32 + 3 * 48)
+        assert plan_memory(model, artifact, free=PLENTY).load.source_len == min(longest, 512)
+        with pytest.raises(OptionError, match="capacity is 5, .* keeps no cache: source_len is what it reads"):
+            plan_memory(model, artifact, capacity=5, free=PLENTY)
+        needs = plan_memory(model, artifact, source_len=100, free=PLENTY).needs
+        with pytest.raises(NotEnoughMemoryError, match=r"for 2 rows of 100 tokens .*: 1 rows would fit"):
+            require(plan_memory(model, artifact, batch=2, source_len=100, free=Free(needs.total, "memory")))
