@@ -11,8 +11,10 @@ extra `all`, and one of tensorrt, tensorrt-rtx-cu13 and onnxruntime-gpu.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,8 +23,8 @@ from gpu_report import Outcome, as_values, markdown
 from gpu_trials import Trial, find_gpu, trials
 from pronunciations import read_words
 
+from edgeformer.cli.benching.calls import Call, timed_call
 from edgeformer.cli.machine import this_machine
-from edgeformer.cli.measuring import Plan, measure_artifact
 from edgeformer.cli.printing import print_line, write_json
 from edgeformer.cli.requirements import installed_versions
 from edgeformer.exporter.exporting import export_checkpoint
@@ -115,28 +117,37 @@ def measured(
     rounds: int,
 ) -> Outcome:
     before = device.free_memory()[0] if device is not None else 0
+    begin = time.perf_counter()
     model = load(bundle, name)
+    load_seconds = time.perf_counter() - begin
     same = [
         sum(one == other for one, other in zip(tokens(model, words, config), wanted, strict=True))
         for config, wanted in zip((GREEDY, BEAMS), expected, strict=True)
     ]
     taken = before - device.free_memory()[0] if device is not None else None
     notes = tuple(getattr(model.executor, "notes", ()))
-    del model
-    plan = Plan(words, [GREEDY], BATCHES, rounds, warmup=3, threads=None)
-    result = measure_artifact(bundle, name, plan)
-    single = result.measurements[0].per_token_ms
+    calls = {batch: timed_rounds(model, words, batch, rounds) for batch in BATCHES}
+    steps = [seconds for one in calls[1] for call in one for seconds in call.steps]
     return Outcome(
         artifact=name,
         words=len(words),
         same_greedy=same[0],
         same_beam=same[1],
-        words_per_second={found.batch_size: found.inputs_per_second for found in result.measurements},
-        token_ms=single.p50 if single is not None else None,
-        load_seconds=result.load_seconds,
+        words_per_second={
+            batch: len(words) / statistics.median(sum(call.seconds for call in one) for one in every)
+            for batch, every in calls.items()
+        },
+        token_ms=1e3 * statistics.median(steps) if steps else None,
+        load_seconds=load_seconds,
         gpu_bytes=taken,
         notes=notes,
     )
+
+
+def timed_rounds(model: Model, words: Sequence[str], batch: int, rounds: int) -> list[list[Call]]:
+    """The calls of each round over all words, after one that does not count."""
+    parts = [words[first : first + batch] for first in range(0, len(words), batch)]
+    return [[timed_call(model, part, GREEDY) for part in parts] for _ in range(rounds + 1)][1:]
 
 
 def tokens(model: Model, words: Sequence[str], config: GenerationConfig) -> list[tuple[int, ...]]:
