@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import onnx_ir as ir
 
-from edgeformer.exporter.ort_cpu.matching import ancestry, producer, register_once, take_over
+from edgeformer.exporter.ort_cpu.matching import producer, register_once, take_over
 from edgeformer.runtime import names
 
 MICROSOFT = "com.microsoft"
 SWAPPED = (0, 2, 1, 3)  # (batch, len, num_heads, head_dim) to (batch, num_heads, len, head_dim), and back
-OF_POSITIONS = {"Add", "Concat", "Expand", "Gather", "Range", "Reshape", "Shape", "Slice", "Squeeze", "Unsqueeze"}
 
 
 def head_sizes(value: ir.Value | None) -> tuple[int, int] | None:
@@ -89,33 +86,6 @@ def only_user(value: ir.Value | None, op_type: str) -> ir.Value | None:
     """What the only user of a value makes of it, if that is an operator of this type."""
     users = list(value.consumers()) if value is not None else []
     return users[0].outputs[0] if len(users) == 1 and users[0].op_type == op_type else None
-
-
-def is_mask_of(mask: ir.Value | None, comparison: str, lengths: str) -> bool:
-    """Whether mask is `position of a key (comparison) these lengths`, in the shape that an attention takes."""
-    while mask is not None and (node := mask.producer()) is not None and node.op_type in ("Unsqueeze", "Expand"):
-        mask = node.inputs[0]
-    compare = producer(mask, comparison)
-    if compare is None:
-        return False
-    (operators, keys), (more, limits) = (ancestry(side) for side in compare.inputs)
-    return (operators | more) <= OF_POSITIONS and lengths not in keys and lengths in limits
-
-
-def is_plain(attention: ir.Node) -> bool:
-    """Whether it scores by q k / sqrt(head_dim) under its mask, and nothing else."""
-    query = attention.inputs[0]
-    head_dim = query.shape[-1] if query is not None and query.shape is not None else None
-    usual = head_dim**-0.5 if isinstance(head_dim, int) else math.nan
-    scale = attention.attributes.get("scale")
-    if scale is not None and not math.isclose(scale.as_float(), usual, rel_tol=1e-6):
-        return False
-    more = (attention.attributes.get(name) for name in ("softcap", "is_causal"))
-    return (
-        not any(attribute.value for attribute in more if attribute is not None)
-        and all(value is None for value in attention.inputs[4:])
-        and not any(list(value.uses()) for value in attention.outputs[1:])
-    )
 
 
 def is_write(node: ir.Node | None) -> bool:

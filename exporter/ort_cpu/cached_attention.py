@@ -75,13 +75,8 @@ def matched(graph: ir.Graph, node: ir.Node, seen: dict[ir.Value | None, Causal |
     if node.op_type != "Attention" or len(node.inputs) < 4:
         return None
     query, key, value, mask = node.inputs[:4]
-    writes = written(key), written(value)
-    heads, kv_heads, scale = head_sizes(query), head_sizes(key), score_scale(node)
-    if query is None or writes[0] is None or writes[1] is None or heads is None or kv_heads is None or scale is None:
-        return None
-    if any(list(write.outputs[0].consumers()) != [node] for write in writes if write):
-        return None  # another attention reads the same cache
-    if heads[1] % HEAD_STEP or heads[1] != kv_heads[1] or head_sizes(value) != kv_heads or heads[0] % kv_heads[0]:
+    writes, attributes = written_for(node), scores(node)
+    if query is None or key is None or value is None or writes is None or attributes is None:
         return None
     new_key, new_value = writes[0].inputs[1], writes[1].inputs[1]
     if new_key is None or new_value is None:
@@ -90,11 +85,32 @@ def matched(graph: ir.Graph, node: ir.Node, seen: dict[ir.Value | None, Causal |
         seen[mask] = causal(graph, mask)
     if (sees := seen[mask]) is None:
         return None
-    rotation = rotation_of(query, new_key) if heads[1] % ROTARY_HEAD_STEP == 0 else None
-    if rotation is not None:
+    rotation = rotation_of(query, new_key)
+    if rotation is not None and query.shape is not None and query.shape[-1] % ROTARY_HEAD_STEP == 0:
         query, new_key = rotation.query, rotation.key
-    attributes = {"num_heads": heads[0], "kv_num_heads": kv_heads[0], **unusual(scale, heads[1])}
-    return Match(node, (query, new_key, new_value), (writes[0], writes[1]), sees, rotation, attributes)
+    else:
+        rotation = None
+    return Match(node, (query, new_key, new_value), writes, sees, rotation, attributes)
+
+
+def scores(node: ir.Node) -> dict[str, int | float] | None:
+    """The new operator's attributes, of an attention's heads and scores; None where it does not take them."""
+    heads, kv_heads, values, scale = *map(head_sizes, node.inputs[:3]), score_scale(node)
+    if heads is None or kv_heads is None or kv_heads != values or scale is None:
+        return None
+    (num_heads, head_dim), (num_kv_heads, width) = heads, kv_heads
+    if head_dim % HEAD_STEP or head_dim != width or num_heads % num_kv_heads:
+        return None
+    return {"num_heads": num_heads, "kv_num_heads": num_kv_heads, **unusual(scale, head_dim)}
+
+
+def written_for(node: ir.Node) -> tuple[ir.Node, ir.Node] | None:
+    """What writes an attention's key and value caches, if nothing else reads them."""
+    key, value = written(node.inputs[1]), written(node.inputs[2])
+    if key is None or value is None or key is value:
+        return None
+    alone = all(list(write.outputs[0].consumers()) == [node] for write in (key, value))
+    return (key, value) if alone else None
 
 
 def written(cache: ir.Value | None) -> ir.Node | None:
