@@ -26,7 +26,7 @@ def test_json_has_it_all(cli: Callable[..., Any], bundle: Path) -> None:
     manifest = json.loads((bundle / "bundle.json").read_text())
     assert found["family"] == "transformer"
     assert found["sizes"] == manifest["sizes"]
-    assert found["tokens"] == {"pad": 0, "start": 1, "end": 2}
+    assert found["tokens"] == {"pad": 0, "start": 1, "ends": [2]}
     assert found["golden_samples"] == 12
     assert found["problems"] == []
     assert [artifact["name"] for artifact in found["artifacts"]] == ["onnx", "ort-cpu-fp32", "ort-cpu-int8"]

@@ -55,14 +55,14 @@ def test_wrong_usage_exits_with_2(cli: Callable[..., Any], arguments: tuple[str,
     assert "Traceback" not in result.err
 
 
-def test_an_interrupt_is_one_line(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_one_line(cli: Callable[..., Any], bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeformer.runtime.load", raising(KeyboardInterrupt()))
-    assert cli("run", "bundle", "word").refused() == "error: interrupted\n"
+    assert cli("run", bundle, "word").refused() == "error: interrupted\n"
 
 
-def test_a_bug_shows_its_traceback(program: Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_a_bug_shows_its_traceback(program: Callable[..., subprocess.Popen[bytes]], bundle: Path) -> None:
     first = "import edgeformer.runtime\ndef load(*a, **k): raise RuntimeError('a bug')\nedgeformer.runtime.load = load"
-    process = program("run", "bundle", "word", first=first)
+    process = program("run", bundle, "word", first=first)
     out, err = process.communicate()
     assert (process.returncode, out) == (1, b"")
     assert b"Traceback" in err

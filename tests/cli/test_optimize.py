@@ -102,7 +102,7 @@ def test_a_full_disk_leaves_the_bundle(
         (folder / "weights.data").write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("edgeformer.exporter.optimizing.save_graphs", full)
+    monkeypatch.setattr("edgeformer.exporter.ort_cpu.making.save_graphs", full)
     before = tree(bundle.parent)
     cli("optimize", bundle, *INT8).refused("No space left on device", "nothing that was there before has changed")
     assert tree(bundle.parent) == before
@@ -130,7 +130,7 @@ def test_an_interrupt_leaves_the_bundle(
         (folder / "weights.data").write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("edgeformer.exporter.optimizing.save_graphs", interrupted)
+    monkeypatch.setattr("edgeformer.exporter.ort_cpu.making.save_graphs", interrupted)
     before = tree(bundle.parent)
     assert cli("optimize", bundle, *INT8).refused() == "error: interrupted\n"
     assert tree(bundle.parent) == before
@@ -140,7 +140,7 @@ def test_an_artifact_that_differs_from_pytorch_is_not_kept(
     cli: Callable[..., Any], bundle: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = [Check("greedy equals PyTorch", False, "3 of 12"), Check("a cache changes nothing", True, "0")]
-    monkeypatch.setattr("edgeformer.exporter.optimizing.check_golden", lambda model, samples: failed)
+    monkeypatch.setattr("edgeformer.exporter.optimizing.check_artifact", lambda *given: failed)
     before = tree(bundle.parent)
     result = cli("optimize", bundle, *INT8)
     result.refused("ort-cpu-int8 does not give what PyTorch gives: greedy equals PyTorch: 3 of 12")
