@@ -16,6 +16,7 @@ from torch import nn
 from edgeformer.exporter import encoder_graphs, onnx_graphs
 from edgeformer.exporter.artifact_checks import check_artifact
 from edgeformer.exporter.checkpoint_files import KEPT, prepare_checkpoint_files, prepare_files
+from edgeformer.exporter.checkpoint_memory import require_memory
 from edgeformer.exporter.encoder_golden import encoder_samples
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.golden import LONGEST, golden_samples, longest_source, random_sources
@@ -49,12 +50,13 @@ def export_checkpoint(
 
     Raises:
         CheckpointError, ConfigError: the checkpoint cannot be read.
+        NotEnoughMemoryError: it is too large for this machine; told before its weights are read.
         OutputExistsError, WriteError: the output cannot be written.
         ParityError: the exported graphs do not give what PyTorch gives; nothing is written then.
     """
     check_free(output, overwrite)
     progress("reading the checkpoint")
-    model = load_checkpoint(checkpoint)
+    model = load_checkpoint(checkpoint, before_weights=require_memory)
     model_type, subject = read_values(checkpoint)["model_type"], f"the export of {checkpoint}"
     with tempfile.TemporaryDirectory(prefix="edgeformer-") as kept:
         prepare_checkpoint_files(checkpoint, Path(kept), model.config)

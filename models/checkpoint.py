@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,12 @@ def read_config(folder: Path) -> Any:
     return config_class(family_of(values, subject)).from_keys(Keys(values, subject, folder))
 
 
-def load_checkpoint(folder: Path) -> Any:
+def load_checkpoint(folder: Path, before_weights: Callable[[Path], None] = lambda folder: None) -> Any:
     """The model of a checkpoint folder, in float32 and evaluation mode.
+
+    Args:
+        folder: with config.json and weights.
+        before_weights: called with it once its files are there and its configuration is known, before weights are read.
 
     Raises:
         CheckpointError: with every file that is missing, or every tensor that is missing, unknown, of another shape,
@@ -46,6 +50,7 @@ def load_checkpoint(folder: Path) -> Any:
         raise CheckpointError(f"checkpoint {folder}", missing)
     config = read_config(folder)
     family = family_of(read_values(folder), str(folder / "config.json"))
+    before_weights(folder)
     with torch.device("meta"):
         model: nn.Module = model_class(family)(config)
     with open_weights(folder) as weights:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,11 +98,21 @@ def open_weights(folder: Path) -> Iterator[WeightFiles]:
         for path in paths:
             try:
                 files.append(stack.enter_context(safe_open(path, framework="pt")))
-            except (SafetensorError, OSError) as error:
+            except (SafetensorError, OSError, RuntimeError) as error:  # the last where it is too large to be mapped
                 problems.append(f"{path.name} cannot be read: {error}")
         if problems:
             raise CheckpointError(f"checkpoint {folder}", problems)
         yield SafeFiles(files)
+
+
+def count_numbers(path: Path) -> int:
+    """Numbers in all tensors of a safetensors file, by its header alone: the file may be larger than the memory.
+
+    Raises:
+        SafetensorError, OSError: it is damaged.
+    """
+    with safe_open(path, framework="np") as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # it is no dict
 
 
 def weight_paths(folder: Path) -> list[Path]:

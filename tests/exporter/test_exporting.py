@@ -237,7 +237,7 @@ def test_a_missing_tokenizer_is_told_with_the_files_that_would_do(checkpoint: Pa
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ('{"temperature": 0.7}', "not supported: temperature=0.7"),
+        ('{"typical_p": 0.7}', "not supported: typical_p=0.7"),
         ('{"num_beams": 0}', "num_beams is 0"),
         ("[]", "object"),
     ],
