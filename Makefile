@@ -13,7 +13,7 @@ STUBS := $(VENV)/stubs/.installed
 DEMO := build/g2p
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-real demo lint bench gpu-check clean
+.PHONY: help setup test test-real demo lint bench families gpu-check clean
 
 help:
 	@echo 'make setup   create $(VENV) with everything that the other targets need; they call it themselves'
@@ -22,6 +22,7 @@ help:
 	@echo 'make demo    export, optimize, verify and run the letters-to-phonemes example; leaves $(DEMO)'
 	@echo 'make lint    ruff, mypy and import-linter'
 	@echo 'make bench   measure accuracy and speed of the example'
+	@echo 'make families  take a tiny model of every family the whole road, and write the table of docs/families.md'
 	@echo 'make gpu-check  build and run all that the GPU here can, compare it with the CPU, and print a table for an issue'
 	@echo 'make clean   remove $(VENV), $(DEMO), dist and caches; a training run in build/ stays'
 	@echo
@@ -82,6 +83,9 @@ bench: setup
 	@test -f '$(DATA)' || { echo 'DATA="$(DATA)" is no file: name the test list, as in make bench DATA=g014b2b.test' >&2; exit 1; }
 	$(BIN)/python benchmarks/g2p_accuracy.py --data '$(DATA)' $(ACCURACY_ARGS)
 	$(BIN)/python benchmarks/g2p_speed.py --data '$(DATA)' $(SPEED_ARGS)
+
+families: setup
+	$(BIN)/python benchmarks/families.py --docs docs/families.md
 
 gpu-check: setup
 	$(BIN)/python benchmarks/gpu_check.py $(GPU_ARGS)
