@@ -127,8 +127,11 @@ def make_theirs(variation: Variation, folder: Path) -> Any:
 
 @torch.no_grad()
 def randomize(model: Any) -> None:
-    """Weights far enough from 0 that searches go somewhere, and gains and biases that show where they are mixed up."""
-    gains = {"shared": 1.0, "embed_tokens": 1.0, "wte": 1.0, "lm_head": 1.0}
+    """Weights far enough from 0 that searches go somewhere, and gains and biases that show where they are mixed up.
+
+    Not further: what 4 bits do to random weights would drown what random models say.
+    """
+    gains = {"shared": 0.7, "embed_tokens": 2.0, "wte": 0.7, "lm_head": 0.5}
     if model.config.model_type in ("t5", "mt5"):  # scores are not scaled, and tied embeddings are, in the end
         gains |= {"shared": 8.0, "q": 0.1}
     for name, parameter in model.named_parameters():
