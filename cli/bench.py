@@ -122,7 +122,7 @@ def runnable(folder: Path) -> list[str]:
 
 def compare(
     records: Annotated[
-        list[Path], typer.Argument(metavar="RECORD RECORD...", help="The first is what others are held against.")
+        list[Path], typer.Argument(metavar="RECORD", help="Two or more; the first is what others are held against.")
     ],
     fail_if: Annotated[
         list[str] | None,
@@ -167,7 +167,7 @@ def compare(
 
 
 def report(
-    records: Annotated[list[Path], typer.Argument(metavar="RECORD...", help="What `edgeformer bench -o` wrote.")],
+    records: Annotated[list[Path], typer.Argument(metavar="RECORD", help="What `edgeformer bench -o` wrote.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="The page; standard output by default.")
     ] = None,

@@ -19,12 +19,15 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="BUNDLE", help="Folder to write.")],
     tokenizer: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where the tokenizer.json of a module of your own is; without, ids alone."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Of a module of your own: tokenizer.json, and generation_config.json if wanted; without, ids alone.",
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a bundle that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
 ) -> None:
-    """Export a checkpoint to a bundle with portable ONNX graphs, verified against PyTorch.
+    """Export a checkpoint, or a module of your own, to a bundle with portable ONNX graphs, verified against PyTorch.
 
     The bundle appears when it is whole: a failure leaves what was there before.
 

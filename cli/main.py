@@ -106,10 +106,21 @@ def help_of(command: Callable[..., None]) -> str:
     return cleandoc(command.__doc__ or "").replace("\n\nExample:", "\n\n\b\nExample:")
 
 
+# What the program's own help says of each, short enough for one line of 80 columns.
+COMMANDS = {
+    export: "Make a bundle of a checkpoint or of a module of your own.",
+    optimize: "Add an artifact for a target to a bundle.",
+    verify: "Check a bundle's files, and its outputs against PyTorch's.",
+    run: "Generate texts, or let an encoder do what its head is for.",
+    inspect: "Show what a bundle holds, and what of it can run here.",
+    plan: "Show what memory each artifact takes, and what would fit.",
+    targets: "List targets, what each can do, and where it has run.",
+    doctor: "Show the machine, its packages, and which backends run here.",
+}
 app.callback(help=help_of(edgeformer))(edgeformer)
-for command in (export, optimize, verify, run, inspect, plan, targets, doctor):
-    app.command(help=help_of(command))(command)
-app.add_typer(make_bench(help_of), name="bench")
+for command, short_help in COMMANDS.items():
+    app.command(help=help_of(command), short_help=short_help)(command)
+app.add_typer(make_bench(help_of), name="bench", short_help="Measure; compare records; make a page of them.")
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ def optimize(
     batch: Annotated[
         str | None,
         typer.Option(
-            metavar="LEAST:USUAL:MOST", help="Engines: rows at once, a beam being a row.", show_default="1:8:64"
+            metavar="LEAST:USUAL:MOST",
+            help="Engines: rows at once, a beam being a row; by default 1:8:64, of language models 1:4:32.",
         ),
     ] = None,
     q_len: Annotated[
@@ -40,7 +41,10 @@ def optimize(
     ] = None,
     compute_capability: Annotated[
         list[str] | None,
-        typer.Option(metavar="X.Y", help="tensorrt-rtx: a GPU to build for, such as 8.9, or `portable`; repeatable."),
+        typer.Option(
+            metavar="X.Y",
+            help="tensorrt-rtx: a GPU to build for, such as 8.9; repeatable. By default `portable`, for all.",
+        ),
     ] = None,
     attention: Annotated[
         str | None, typer.Option(metavar="FORM", help="Form of attention: native, plugin, plugin-aot or primitive.")
@@ -84,7 +88,8 @@ def optimize(
         typer.Option(metavar="FILE", help="ort-cpu, int8 int4 auto: texts, one a line, to round the weights by."),
     ] = None,
     most_divergence: Annotated[
-        float | None, typer.Option(metavar="NATS", help="ort-cpu, auto: the most that 4 bits may lose a token.")
+        float | None,
+        typer.Option(metavar="NATS", help="ort-cpu, auto: the most that 4 bits may lose a token, 0.002 by default."),
     ] = None,
     average_bits: Annotated[
         float | None, typer.Option(metavar="BITS", help="ort-cpu, auto: bits a weight, from 4 to 8.")
