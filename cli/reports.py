@@ -61,7 +61,7 @@ def model_rows(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
         rows.append(("head", f"{encoder.head}, {encoder.width} numbers{labels}"))
     return [
         *rows,
-        ("sizes", ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(sizes).items())),
+        ("sizes", ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(sizes).items() if value)),
         ("tokens", f"pad {tokens.pad}, start {tokens.start}, end {', '.join(map(str, tokens.ends)) or 'none'}"),
     ]
 
