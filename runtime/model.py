@@ -162,7 +162,7 @@ class Model:
         sources = self.encode_inputs(inputs)
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}, expected at least 1")
-        if isinstance(targets, str) or len(targets) != len(sources):
+        if not is_list(targets) or len(targets) != len(sources):
             raise InputError(f"{len(sources)} inputs need as many targets, in a list; got {targets!r:.80}")
         rows = [self.encode_target(target) for target in targets]
         if self.kind == "decoder":
@@ -251,6 +251,8 @@ class Model:
         return self.bounds.batch or sys.maxsize
 
     def encode_inputs(self, inputs: Source | Sequence[Source]) -> list[list[int]]:
+        if not is_list(inputs) and not isinstance(inputs, str):
+            raise InputError(f"inputs are {inputs!r:.80}, expected a list of texts or of rows of token ids")
         if len(inputs) == 0 and not isinstance(inputs, str):
             raise InputError("there are no inputs: give at least one")
         if isinstance(inputs, str) or isinstance(inputs[0], (int, np.integer)):
@@ -280,10 +282,13 @@ class Model:
         self, ids: Sequence[int], vocab_size: int | None = None, most: int | None = None, *, empty: bool = False
     ) -> list[int]:
         vocab_size, most = vocab_size or self.sizes.vocab_size, most or self.sizes.max_positions
+        wrong = f"token ids are whole numbers; got {ids!r:.80}"
+        if not is_list(ids):
+            raise InputError(wrong)
         try:
             row = [operator.index(token) for token in ids]
         except TypeError as error:
-            raise InputError(f"token ids are whole numbers; got {ids!r:.80}") from error
+            raise InputError(wrong) from error
         if not row and not empty:
             raise InputError("an input has no tokens: give at least one")
         if len(row) > most:
@@ -298,6 +303,8 @@ class Model:
         Raises:
             OptionError: it cannot.
         """
+        if not isinstance(config, GenerationConfig):
+            raise OptionError(f"options are {config!r:.80}, expected a GenerationConfig")
         positions, had = self.most_tokens(), f"the model has {self.sizes.max_positions} positions"
         if positions < self.sizes.max_positions:
             had = f"artifact {self.artifact.name} was built for {positions}: optimize for a larger capacity"
@@ -307,14 +314,23 @@ class Model:
         ends = config.ends or self.generation_config.ends or self.tokens.ends
         limits = Limits.of(config, ends, positions)
         decoding = Decoding.of(config, limits, self.sizes.vocab_size)
-        if config.num_beams + len(limits.ends) > self.sizes.vocab_size:
-            raise OptionError(f"num_beams is {config.num_beams}, the vocabulary has {self.sizes.vocab_size} tokens")
+        going_on = self.sizes.vocab_size - len(limits.ends)
+        if 1 < config.num_beams > going_on:
+            raise OptionError(
+                f"num_beams is {config.num_beams}, the vocabulary has {self.sizes.vocab_size} tokens, of which "
+                f"{going_on} do not end a text"
+            )
         if decoding.rows_each > self.most_rows():
             name = "num_beams" if config.num_beams > 1 else "num_return_sequences"
             raise OptionError(
                 f"{name} is {decoding.rows_each}, artifact {self.artifact.name} was built for {self.most_rows()} rows"
             )
         return decoding
+
+
+def is_list(given: object) -> bool:
+    """Whether it is a list or an array: a text is none, and bytes are no token ids."""
+    return isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
 
 
 def held(prompt: Prompt, limits: Limits) -> int:

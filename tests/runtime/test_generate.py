@@ -287,6 +287,20 @@ def test_what_the_model_cannot_meet_is_refused(fast: Model, options: dict[str, i
         fast.generate(["word"], GenerationConfig(**options))
 
 
+def test_options_are_a_generation_config(fast: Model) -> None:
+    options: Any = {"max_new_tokens": 3}
+    with pytest.raises(OptionError, match="options are {'max_new_tokens': 3}, expected a GenerationConfig"):
+        fast.generate(["word"], options)
+
+
+def test_where_every_token_ends_a_text_greedy_search_has_none_and_beams_are_refused(fast: Model) -> None:
+    every = range(fast.sizes.vocab_size)
+    (found,) = fast.generate(["word"], GenerationConfig(eos_token_id=every))
+    assert (found.token_ids, found.finish_reason) == ((), "stop")
+    with pytest.raises(OptionError, match="num_beams is 2, the vocabulary has 69 tokens, of which 0 do not end a text"):
+        fast.generate(["word"], GenerationConfig(eos_token_id=every, num_beams=2))
+
+
 @pytest.mark.parametrize("batch_size", [0, -1])
 def test_a_batch_size_below_one_is_refused(fast: Model, batch_size: int) -> None:
     with pytest.raises(OptionError, match=f"batch_size is {batch_size}, expected at least 1"):
@@ -306,6 +320,15 @@ def test_a_batch_of_none_is_refused(fast: Model) -> None:
     assert refused(fast, []) == "there are no inputs: give at least one"
     assert refused(fast, ()) == "there are no inputs: give at least one"
     assert refused(fast, np.zeros((0, 4), np.int64)) == "there are no inputs: give at least one"
+
+
+@pytest.mark.parametrize("inputs", [None, 5, {"word"}, {"input_ids": [[5, 2]]}, b"word", iter(["word"])], ids=repr)
+def test_what_is_no_list_is_refused(fast: Model, inputs: Any) -> None:
+    assert "expected a list of texts or of rows of token ids" in refused(fast, inputs)
+
+
+def test_bytes_are_no_token_ids(fast: Model) -> None:
+    assert refused(fast, [b"\x05\x02"]) == "token ids are whole numbers; got b'\\x05\\x02'"
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
