@@ -15,8 +15,8 @@ from edgeformer.runtime.bundle import Artifact, Engine, record_file
 
 NAME = "tensorrt-rtx-fp16"
 SOURCE = {"batch": (1, 8, 64), "source_len": (1, 8, 64)}
-PREFILL = {**SOURCE, "q_len": (1, 4, 32)}
-DECODE = {**SOURCE, "q_len": (1, 1, 1)}
+PREFILL = {**SOURCE, "q_len": (1, 4, 32), "n": (1, 1, 32)}
+DECODE = {**SOURCE, "q_len": (1, 1, 1), "n": (1, 1, 1)}
 ENGINE = Engine(
     module="tensorrt_rtx", version="1.7.1.116", compute_capabilities=("8.9", "12.0"), platform="linux-x86_64",
     graphs={"encoder": "00", "decoder": "11"}, version_compatible=False, hardware_compatible=False, stripped=False,
@@ -71,8 +71,8 @@ def test_plans_are_shown_with_their_fusion_gpus_and_profiles(cli: Callable[..., 
     built = "8.9, 12.0 tensorrt_rtx 1.7.1.116 128"
     assert rows(out, NAME, "encoder 1.5") == [f"{NAME} encoder 1.5 kB 2 of 2 {built}"]
     assert rows(out, NAME, "decoder 2.5") == [f"{NAME} decoder 2.5 kB 2 of 3 {built}"]
-    assert rows(out, NAME, "decoder 0") == [f"{NAME} decoder 0 batch 1:8:64, source_len 1:8:64, q_len 1:4:32"]
-    assert rows(out, NAME, "decoder 1") == [f"{NAME} decoder 1 batch 1:8:64, source_len 1:8:64, q_len 1"]
+    assert rows(out, NAME, "decoder 0") == [f"{NAME} decoder 0 batch 1:8:64, source_len 1:8:64, q_len 1:4:32, n 1:1:32"]
+    assert rows(out, NAME, "decoder 1") == [f"{NAME} decoder 1 batch 1:8:64, source_len 1:8:64, q_len 1, n 1"]
     assert rows(out, NAME, "encoder 0") == [f"{NAME} encoder 0 batch 1:8:64, source_len 1:8:64"]
     assert rows(out, NAME, "tensorrt-rtx fp16")
 

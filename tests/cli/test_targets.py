@@ -20,8 +20,8 @@ def test_the_table_has_every_target_and_where_it_has_run(cli: Callable[..., Any]
         assert f"{word}: {target.has_run}" in out
 
 
-def test_the_table_is_at_most_100_columns_wide(cli: Callable[..., Any]) -> None:
-    assert max(map(len, cli("targets").ok.out.splitlines())) <= 100
+def test_the_table_fits_a_wide_terminal(cli: Callable[..., Any]) -> None:
+    assert max(map(len, cli("targets").ok.out.splitlines())) <= 110
 
 
 def test_json_has_every_field(cli: Callable[..., Any]) -> None:

@@ -15,8 +15,9 @@ import onnx_ir as ir
 import pytest
 from onnx_ir.passes import PreconditionError
 
-from edgeformer.exporter import optimizing
+from edgeformer.exporter import optimizing, ort_cpu
 from edgeformer.exporter.optimizing import optimize_bundle
+from edgeformer.exporter.ort_cpu import making
 from edgeformer.runtime import load
 from edgeformer.runtime.bundle import open_bundle, read_manifest
 from edgeformer.runtime.errors import BundleError, EdgeformerError, ParityError, TargetError, WriteError
@@ -137,13 +138,14 @@ def scale_a_weight(graph: ir.Model) -> None:
 
 
 def change_the_rewriting(monkeypatch: pytest.MonkeyPatch, change: Callable[[ir.Model], Any]) -> None:
-    original = optimizing.rewrite
+    original = ort_cpu.rewrite
 
-    def rewrite(graph: ir.Model, *arguments: Any) -> None:
-        original(graph, *arguments)
+    def rewrite(graph: ir.Model, *arguments: Any) -> dict[str, ir.Model]:
+        beside = original(graph, *arguments)
         change(graph)
+        return beside
 
-    monkeypatch.setattr(optimizing, "rewrite", rewrite)
+    monkeypatch.setattr(ort_cpu, "rewrite", rewrite)
 
 
 def test_an_artifact_that_computes_something_else_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +160,7 @@ def test_a_full_disk_is_one_clear_error(bundle: Path, monkeypatch: pytest.Monkey
         (folder / "weights.data").write_bytes(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(optimizing, "save_graphs", full)
+    monkeypatch.setattr(making, "save_graphs", full)
     assert f"writing {bundle} failed: No space left on device" in refused(bundle, WriteError)
 
 
@@ -167,7 +169,7 @@ def test_ctrl_c_leaves_the_bundle_as_it_was(bundle: Path, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     before = tree(bundle.parent)
-    monkeypatch.setattr(optimizing, "check_golden", interrupt)
+    monkeypatch.setattr(optimizing, "check_artifact", interrupt)
     with pytest.raises(KeyboardInterrupt):
         optimize_bundle(bundle, "ort-cpu", "int8")
     assert tree(bundle.parent) == before
