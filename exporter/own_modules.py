@@ -83,8 +83,13 @@ def check_module(module: nn.Module) -> None:
         problems += [f"its config has no `{name}`" for name in attributes(NEEDED[kind]) if not hasattr(config, name)]
         check = senseless_encoder if kind == "encoder" else senseless
         problems += check(config) if not problems else []
+    problems += [f"parameter {n} holds NaN or infinite values" for n, p in module.named_parameters() if not finite(p)]
     if problems:
         raise ModuleError(f"{subject}, a module of kind {kind},", problems)
+
+
+def finite(parameter: nn.Parameter) -> bool:
+    return bool(parameter.isfinite().all())
 
 
 def wrong_method(module: nn.Module, name: str, count: int) -> str | None:

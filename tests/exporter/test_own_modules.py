@@ -170,6 +170,15 @@ def test_a_config_that_makes_no_sense_is_refused(changes: dict[str, Any], said: 
     assert said in problems(module)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_a_parameter_that_is_not_finite_is_named(value: float) -> None:
+    module = make()
+    name, parameter = next(iter(module.named_parameters()))
+    with torch.no_grad():
+        parameter.view(-1)[0] = value
+    assert f"parameter {name} holds NaN or infinite values" in problems(module)
+
+
 def test_a_module_whose_step_is_not_its_forward_is_not_written(tmp_path: Path) -> None:
     class Wrong(OwnDecoder):
         def forward(self, input_ids: Tensor) -> Tensor:
