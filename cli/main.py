@@ -107,7 +107,7 @@ def help_of(command: Callable[..., None]) -> str:
 
 
 # What the program's own help says of each, short enough for one line of 80 columns.
-COMMANDS = {
+COMMANDS: dict[Callable[..., None], str] = {
     export: "Make a bundle of a checkpoint or of a module of your own.",
     optimize: "Add an artifact for a target to a bundle.",
     verify: "Check a bundle's files, and its outputs against PyTorch's.",

@@ -191,8 +191,8 @@ class Encoder(Protocol):
 
         Returns:
             `last_hidden_state` (batch, source_len, d_model), and by the head:
-            `sentence_embedding` (batch, width); for sequence-classes `logits` (batch, labels); for token-classes `logits`
-            (batch, source_len, labels); for masked-tokens `logits` (batch, n, vocab_size).
+            `sentence_embedding` (batch, width); for sequence-classes `logits` (batch, labels); for token-classes
+            `logits` (batch, source_len, labels); for masked-tokens `logits` (batch, n, vocab_size).
         """
 
 

@@ -17,6 +17,7 @@ from edgeformer.runtime.encoder_records import LAST_HIDDEN_STATE, EncoderRecord,
 from edgeformer.runtime.encoder_results import Classification, FilledMask, LabelledToken
 from edgeformer.runtime.encoder_text import EncodedInput, EncoderText, Input, is_pair
 from edgeformer.runtime.errors import BundleError, InputError, OptionError
+from edgeformer.runtime.given import is_list
 
 BATCH_SIZE = 64
 OnDone = Callable[[int], None]
@@ -179,6 +180,8 @@ class EncoderModel:
         """The tokens of each input."""
         if isinstance(inputs, (str, EncodedInput)) or is_pair(inputs):
             inputs = [cast("Input", inputs)]
+        elif not is_list(inputs):
+            raise InputError(f"inputs are {inputs!r:.80}, expected a list of texts, pairs or rows of token ids")
         elif len(inputs) == 0:
             raise InputError("there are no inputs: give at least one")
         elif isinstance(inputs[0], (int, np.integer)):

@@ -18,6 +18,7 @@ from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.decoding import Decoding
 from edgeformer.runtime.errors import InputError, OptionError
+from edgeformer.runtime.given import check_whole, is_list
 from edgeformer.runtime.greedy import greedy_steps
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import log_softmax
@@ -80,6 +81,7 @@ class Model:
         """
         sources = self.encode_inputs(inputs)
         config = config or self.generation_config
+        check_whole("batch_size", batch_size)
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}, expected at least 1")
         decoding = self.decoding(config)
@@ -160,6 +162,7 @@ class Model:
             OptionError: a batch_size below 1.
         """
         sources = self.encode_inputs(inputs)
+        check_whole("batch_size", batch_size)
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}, expected at least 1")
         if not is_list(targets) or len(targets) != len(sources):
@@ -228,6 +231,9 @@ class Model:
             raise InputError("a language model reads no source: begin with session(batch=...) and step its prompts")
         if self.kind == "encoder-decoder" and (inputs is None or batch is not None):
             raise InputError("an encoder-decoder's session has a row for each input: give the inputs, and no batch")
+        for name, number in (("batch", batch), ("capacity", capacity)):
+            if number is not None:
+                check_whole(name, number)
         if batch is not None and not 1 <= batch <= self.most_rows():
             raise OptionError(f"batch is {batch}, expected at least 1, and no more than the artifact takes")
         most, of = self.most_tokens(), "the model's positions"
@@ -326,11 +332,6 @@ class Model:
                 f"{name} is {decoding.rows_each}, artifact {self.artifact.name} was built for {self.most_rows()} rows"
             )
         return decoding
-
-
-def is_list(given: object) -> bool:
-    """Whether it is a list or an array: a text is none, and bytes are no token ids."""
-    return isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
 
 
 def held(prompt: Prompt, limits: Limits) -> int:

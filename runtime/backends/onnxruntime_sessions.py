@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.errors import BundleError, OptionError
+from edgeformer.runtime.given import check_whole
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -32,6 +33,21 @@ def installed_version() -> str | None:
     return None
 
 
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of cores that is none, or that this machine does not have: they would only wait for each other.
+
+    Raises:
+        OptionError: naming both.
+    """
+    if threads is None:
+        return
+    check_whole("threads", threads)
+    if threads < 1:
+        raise OptionError(f"threads is {threads}, expected at least 1")
+    if threads > (cores := os.cpu_count() or threads):
+        raise OptionError(f"threads is {threads}, this machine has {cores} cores")
+
+
 class Sessions:
     """Opens the graphs of an artifact.
 
@@ -46,8 +62,7 @@ class Sessions:
     def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None, providers: Sequence[Any]) -> None:
         import onnxruntime
 
-        if threads is not None and threads < 1:
-            raise OptionError(f"threads is {threads}, expected at least 1")
+        check_threads(threads)
         self.folder, self.graphs, self.providers = bundle.folder, artifact.graphs, list(providers)
         self.slower_fusions = SLOWER_FUSIONS if self.providers == [CPU] else None
         self.options = onnxruntime.SessionOptions()

@@ -234,7 +234,7 @@ def test_a_config_that_is_no_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ['{"model_type": "wav2vec2", "hidden_size": 768}', "{}", '{"vocab_size": 30}', "[]", "null", "3", '"text"']
+    "content", ['{"model_type": "wav2vec2", "hidden_size": 7}', "{}", '{"vocab_size": 30}', "[]", "null", "3", '"text"']
 )
 def test_a_foreign_config_is_refused_with_the_known_types(tmp_path: Path, content: str) -> None:
     with pytest.raises(ConfigError, match=r"model_type is .*; known: .*transformer") as caught:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,4 +57,12 @@ def test_threads_that_stream_and_score_at_once_get_what_each_gets_alone(model: M
 @pytest.mark.parametrize("threads", [0, -1])
 def test_fewer_than_one_thread_is_refused(tiny_bundle: Path, threads: int) -> None:
     with pytest.raises(OptionError, match=f"threads is {threads}, expected at least 1"):
+        load(tiny_bundle, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("threads", "said"), [(1.5, "threads is 1.5, expected a whole number"), (10**6, "this machine has")]
+)
+def test_threads_that_this_machine_cannot_have_are_refused(tiny_bundle: Path, threads: Any, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
         load(tiny_bundle, threads=threads)
