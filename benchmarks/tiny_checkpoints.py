@@ -74,15 +74,14 @@ class Variation:
     pooled: bool = False
 
 
-GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 WRITES, SPEAKS = "ForConditionalGeneration", "ForCausalLM"
 VARIATIONS: dict[str, Variation] = {
     "the paper's": Variation("", "", {}),
     "Marian": Variation("Marian", "MTModel", BART),
-    "BART": Variation("Bart", WRITES, BART),
+    "BART": Variation("Bart", WRITES, BART, {"min_new_tokens": 8}),  # begins with the end token, which is likely then
     "mBART": Variation("MBart", WRITES, BART, {"forced_bos_token_id": 9}),
     "T5": Variation("T5", WRITES, T5),
-    "mT5, gated": Variation("MT5", WRITES, T5 | GATED),
+    "mT5, gated": Variation("MT5", WRITES, T5 | {"feed_forward_proj": "gated-gelu"}),
     "GPT-2": Variation("GPT2", "LMHeadModel", GPT2),
     "LLaMA": Variation("Llama", SPEAKS, LLAMA, {"eos_token_id": [2, 7]}),
     "LLaMA, llama3 positions": Variation("Llama", SPEAKS, LLAMA | {"rope_parameters": LLAMA3}),
@@ -132,8 +131,9 @@ def randomize(model: Any) -> None:
     Not further: what 4 bits do to random weights would drown what random models say.
     """
     gains = {"shared": 0.7, "embed_tokens": 2.0, "wte": 0.7, "lm_head": 0.5}
-    if model.config.model_type in ("t5", "mt5"):  # scores are not scaled, and tied embeddings are, in the end
-        gains |= {"shared": 8.0, "q": 0.1}
+    if model.config.model_type in ("t5", "mt5"):  # their scores are not scaled
+        gains["q"] = 0.1
+        gains["shared"] = 8.0 if model.config.model_type == "t5" else 0.4  # T5's logits are, by 1 / sqrt(d_model)
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:  # Marian's sinusoids
             continue
