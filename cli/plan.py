@@ -79,7 +79,7 @@ def row(plan: MemoryPlan) -> tuple[str, ...]:
     return (
         plan.artifact,
         str(plan.load.batch),
-        str(plan.load.capacity),
+        str(plan.load.capacity or plan.load.source_len),  # an encoder's rows hold what it reads
         *map(size, sizes),
         free_size(free),
         "unknown" if free is None else "yes" if plan.fits else "NO",
