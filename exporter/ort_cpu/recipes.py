@@ -111,6 +111,10 @@ class Trials:
         """4 bits where they cost least, 8 elsewhere, within a budget."""
         measured = self.measure(found)
         kept = kept_at_8_bits(measured, options)
+        rest = sum(m.divergence for m in measured) - sum(m.divergence for m in kept)
+        self.job.progress(
+            f"{len(kept)} of {len(measured)} products keep 8 bits; the others lose {rest:.1e} nats a token in 4"
+        )
         return {
             role: dataclasses.replace(recipe, by_name={m.name: 8 for m in kept if m.role == role})
             for role, recipe in found.items()
