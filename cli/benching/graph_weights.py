@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from edgeformer.runtime.protobuf import fields, varints
+
 GRAPH, NODE, INITIALIZER = 7, 1, 5  # fields of ModelProto and GraphProto
 NODE_INPUT, NODE_TYPE = 1, 4
 DIMS, DATA_TYPE, NAME = 1, 2, 8  # of TensorProto
@@ -61,21 +63,21 @@ def weights_of(path: Path, vocab_size: int) -> Weights:
 def computed_with(graph: list[int | memoryview]) -> Iterator[str]:
     """Names that nodes take, other than as the table of a lookup."""
     for part in graph:
-        for field, node in fields(part):
+        for field, node in parts(part):
             if field != NODE:
                 continue
-            found = list(fields(node))
+            found = list(parts(node))
             inputs = [text(value) for number, value in found if number == NODE_INPUT]
             kind = next((text(value) for number, value in found if number == NODE_TYPE), "")
             yield from inputs[1:] if kind in LOOKUPS else inputs
 
 
 def initializers(part: int | memoryview) -> Iterator[tuple[list[int], int, str]]:
-    for field, tensor in fields(part):
+    for field, tensor in parts(part):
         if field != INITIALIZER:
             continue
         dims, data_type, name = list[int](), 0, ""
-        for number, value in fields(tensor):
+        for number, value in parts(tensor):
             if number == DIMS:
                 dims += [value] if isinstance(value, int) else list(varints(value))
             elif number == DATA_TYPE and isinstance(value, int):
@@ -89,48 +91,12 @@ def text(value: int | memoryview) -> str:
     return "" if isinstance(value, int) else bytes(value).decode("utf-8", "replace")
 
 
-def fields(message: int | memoryview) -> Iterator[Field]:
-    """Numbers and contents of a message's fields: https://protobuf.dev/programming-guides/encoding/.
+def parts(message: int | memoryview) -> Iterator[Field]:
+    """The fields of a message inside another one.
 
     Raises:
-        ValueError: it is not such a message.
+        ValueError: it is none.
     """
     if isinstance(message, int):
         raise ValueError("expected a message, found a number")
-    at = 0
-    while at < len(message):
-        key, at = varint(message, at)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, at = varint(message, at)
-            yield number, value
-            continue
-        if wire == 2:
-            size, at = varint(message, at)
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"a field of wire type {wire}, which ONNX does not use")
-        if at + size > len(message):
-            raise ValueError(f"a field of {size} bytes goes beyond its message")
-        yield number, message[at : at + size]
-        at += size
-
-
-def varints(packed: memoryview) -> Iterator[int]:
-    at = 0
-    while at < len(packed):
-        value, at = varint(packed, at)
-        yield value
-
-
-def varint(data: memoryview, at: int) -> tuple[int, int]:
-    value, shift = 0, 0
-    while at < len(data):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    raise ValueError("a number goes beyond its message")
+    return fields(message)

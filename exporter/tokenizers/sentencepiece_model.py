@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 from edgeformer.runtime.errors import CheckpointError
+from edgeformer.runtime.protobuf import fields
 
 SPACE = "\u2581"  # what a piece has for a space
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 UNIGRAM, BPE = 1, 2
-
-Field = tuple[int, "int | bytes"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,41 +101,3 @@ def as_bytes(value: int | bytes) -> bytes:
     if not isinstance(value, bytes):
         raise TypeError(f"a field holds the number {value} where bytes are expected")
     return value
-
-
-def fields(message: bytes) -> Iterator[Field]:
-    """Number and value of each field of a protocol buffer message: numbers for varints, bytes for all others.
-
-    See https://protobuf.dev/programming-guides/encoding.
-    """
-    at = 0
-    while at < len(message):
-        key, at = varint(message, at)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, at = varint(message, at)
-            yield number, value
-            continue
-        if wire == 2:
-            length, at = varint(message, at)
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"field {number} has wire type {wire}")
-        if at + length > len(message):
-            raise ValueError(f"field {number} ends behind the end of the file")
-        yield number, message[at : at + length]
-        at += length
-
-
-def varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, lowest first, and where it ends."""
-    number = shift = 0
-    while True:
-        byte = message[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return number, at
-        if shift > 63:
-            raise ValueError("a number has more than 64 bits")
