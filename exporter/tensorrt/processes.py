@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -76,19 +77,37 @@ def answers(task: str, argument: str, what: str) -> Generator[dict[str, Any], No
         BuildError: it crashed.
     """
     with tempfile.TemporaryFile() as log:
-        # A group of its own: Ctrl-C reaches this process, which then ends the other. `-m` would import what lies in
-        # the current folder: it stands in one with nothing of ours.
-        process = subprocess.Popen(
-            [*COMMAND, task, argument], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-            start_new_session=True, cwd=os.sep,
-        )  # fmt: skip
-        with ended(process):
+        with contextlib.ExitStack() as stack:
+            with interrupts_later():
+                # A group of its own: Ctrl-C reaches this process, which then ends the other. `-m` would import what
+                # lies in the current folder: it stands in one with nothing of ours.
+                process = subprocess.Popen(
+                    [*COMMAND, task, argument], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                    start_new_session=True, cwd=os.sep,
+                )  # fmt: skip
+                stack.enter_context(ended(process))
             for line in process.stdout or ():
                 if line.endswith(b"\n"):  # else it crashed while it wrote
                     yield json.loads(line)
             process.wait()
         if process.returncode:
             raise BuildError(crash(what, process.returncode, log))
+
+
+@contextlib.contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Lets Ctrl-C wait until the block ends: within it, a process that has begun would be forgotten."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    waiting = list[tuple[int, Any]]()
+    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.SIG_DFL)
+    if waiting and callable(before):
+        before(*waiting[0])
 
 
 @contextlib.contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from edgeformer.exporter.tensorrt import processes
-from edgeformer.exporter.tensorrt.processes import probe, run_build
+from edgeformer.exporter.tensorrt.processes import interrupts_later, probe, run_build
 from edgeformer.exporter.tensorrt.requests import BuildRequest, Installed
 from edgeformer.runtime.errors import BackendUnavailableError, BuildError
 
@@ -113,3 +114,14 @@ def test_a_module_that_is_there_tells_its_version_and_the_gpu() -> None:
     assert installed.module == "tensorrt_rtx"
     assert [part.isdigit() for part in installed.version.split(".")] == [True] * 4
     assert (installed.gpu is None) == (not Path("/dev/nvidia0").exists())
+
+
+def test_an_interrupt_while_a_process_begins_waits_until_it_can_be_ended() -> None:
+    before, reached = signal.signal(signal.SIGINT, signal.default_int_handler), []
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts_later():
+            reached.append(signal.raise_signal(signal.SIGINT))
+        assert reached == [None], "the block went on"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
