@@ -45,7 +45,12 @@ from edgeformer.runtime.bundle import read_manifest, sha256
 from edgeformer.runtime.errors import EdgeformerError, TargetError
 
 # Which of ours is compared with which of the peer's.
-PAIRS = (("ort-cpu-fp32", "float32"), ("ort-cpu-int8", "int8"), ("ort-cpu-int8-rows", "int8"))
+PAIRS = (
+    ("ort-cpu-fp32", "float32"),
+    ("ort-cpu-int8", "int8"),
+    ("ort-cpu-int8-rows", "int8"),
+    ("ort-cpu-int4", "int8"),  # the fewest bits that CTranslate2 has on a CPU
+)
 BATCHES = (1, 64)
 SINGLE_SHARE = 4  # calls of one word say every fourth word
 NOISY_LOAD = 0.5  # load average per core

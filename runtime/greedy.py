@@ -36,7 +36,7 @@ def greedy_steps(
         OptionError: a prompt leaves no room for a text, or the processors no token to take.
     """
     chooser = rows if isinstance(rows, ChoosingRows) and sampler is None else None
-    chosen = Choice(processors, sampler, History(prompt, limits))
+    chosen = Choice(processors, sampler, prompt, limits)
     most = limits.most_new(prompt)
     inputs, lengths = prompt.ids, prompt.lengths if prompt.is_ragged else None
     copies = sampler.copies if sampler else 1
@@ -55,7 +55,7 @@ def greedy_steps(
             tokens, log_probs = chosen.of(logits)
         lengths = None
         new = tokens[at]
-        if (log_probs[at] == -np.inf).any():
+        if processors and (log_probs[at] == -np.inf).any():
             raise OptionError("the options leave a row no token to take: bad words, suppressed or repeated tokens")
         yield going, new, log_probs[at]
         left = ~limits.is_end(new) & (most[going] > step + 1)
@@ -75,15 +75,19 @@ class Choice:
     """Takes a token for each row from its logits.
 
     Attributes:
-        history: of the rows; it goes on only where there are processors to read it.
+        history: of the rows, where there are processors to read it.
     """
 
-    def __init__(self, processors: Sequence[Processor], sampler: Sampler | None, history: History) -> None:
-        self.processors, self.sampler, self.history = processors, sampler, history
+    def __init__(
+        self, processors: Sequence[Processor], sampler: Sampler | None, prompt: Prompt, limits: Limits
+    ) -> None:
+        self.processors, self.sampler = processors, sampler
+        self.history = History(prompt, limits) if processors else None
         self.unchanged = np.empty((0, 0), np.float32)
 
     def active(self) -> list[Processor]:
-        return [process for process in self.processors if process.applies(self.history)]
+        history = self.history
+        return [process for process in self.processors if process.applies(history)] if history is not None else []
 
     def needs_logits(self) -> bool:
         """Whether the likeliest token may be another one than the one to take."""
@@ -96,8 +100,11 @@ class Choice:
             logits: (rows, vocab_size), which processors change.
         """
         normalizer = log_sum_exp(logits)[:, 0]
+        if self.history is None and self.sampler is None:
+            tokens = logits.argmax(-1)
+            return tokens, logits[np.arange(len(tokens)), tokens] - normalizer
         unchanged = logits
-        if active := self.active():
+        if self.history is not None and (active := self.active()):
             unchanged = self.copy_of(logits)
             for process in active:
                 process(logits, self.history)
@@ -113,7 +120,7 @@ class Choice:
         return kept
 
     def append(self, tokens: Ints) -> None:
-        if self.processors:
+        if self.history is not None:
             self.history.append(tokens)
 
     def select(self, rows: Ints) -> None:
@@ -122,7 +129,7 @@ class Choice:
             self.sampler.select(rows)
 
     def select_history(self, rows: Ints) -> None:
-        if self.processors:
+        if self.history is not None:
             self.history.select(rows)
 
 
