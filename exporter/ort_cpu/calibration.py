@@ -80,7 +80,8 @@ class Trial:
 
     Args:
         bundle: whose manifest and sizes the graphs have.
-        folder: where `{role}.onnx` are, below the bundle's folder.
+        artifact: names the graphs, by paths from the bundle's folder.
+        shown: names of further outputs of each role's graph.
     """
 
     def __init__(self, bundle: Bundle, artifact: Artifact, shown: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -110,7 +111,7 @@ class Trial:
         rows.reserve(ids.shape[1])
         frame = rows.use_frame(ids.shape[1], ids.shape[1])
         frame.binding.new_outputs(wanted, "cpu")
-        log_probs = log_softmax(rows.step(ids, None, every))[0]
+        log_probs = log_softmax(rows.run(ids, None, every))[0]  # in one run: what is shown is of this frame
         values = [value.numpy().copy() for value in frame.binding.made()]
         return log_probs, dict(zip(wanted, values[len(values) - len(wanted) :], strict=True))
 

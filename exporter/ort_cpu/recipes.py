@@ -17,6 +17,7 @@ from edgeformer.exporter.ort_cpu.block_codes import Array, Codes, Scheme, quanti
 from edgeformer.exporter.ort_cpu.calibration import Sample, Trial, divergence, moments_of, samples_of, show_inputs
 from edgeformer.exporter.ort_cpu.gptq import quantize_with_compensation
 from edgeformer.exporter.ort_cpu.matching import Product, products
+from edgeformer.exporter.ort_cpu.traits import needs_empty_caches, shares_sources
 from edgeformer.exporter.ort_cpu.weight_only import Quantize, Recipe
 from edgeformer.exporter.quantization_options import MOST_DIVERGENCE, QuantizationOptions
 from edgeformer.runtime.bundle import Artifact
@@ -94,7 +95,8 @@ class Trials:
         paths = {role: (self.folder / f"{role}.onnx").relative_to(root).as_posix() for role in self.roles}
         artifact = Artifact(
             name=TRIAL, target="ort-cpu", backend="ort-cpu", precision="fp32", graphs=paths, files={}, versions={},
-            needs={}, shared_sources=True, long_steps_need_empty_caches=True,
+            needs={}, shared_sources=shares_sources(self.graphs),
+            long_steps_need_empty_caches=needs_empty_caches(self.graphs),
         )  # fmt: skip
         return Trial(dataclasses.replace(self.job.bundle, folder=root), artifact, shown)
 
