@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import pytest
+import torch
 
 from edgeformer.exporter.exporting import export_module
 from edgeformer.exporter.optimizing import optimize_bundle
 from edgeformer.exporter.ort_cpu import recipes
 from edgeformer.exporter.ort_cpu.recipes import Measured, kept_at_8_bits
 from edgeformer.exporter.quantization_options import QuantizationOptions, check_quantization
-from edgeformer.runtime import load
 from edgeformer.runtime.errors import InputError, OptionError, ParityError
 
-from .own_decoder import make
+from .own_decoder import Config, OwnDecoder
 
 
 @pytest.fixture
@@ -95,12 +95,18 @@ def test_the_damage_of_each_product_is_measured(bundle: Path, monkeypatch: pytes
     assert worst.divergence > 10 * sorted(m.divergence for m in seen)[-2]
 
 
-def test_a_language_model_is_calibrated_on_its_golden_samples(tmp_path: Path) -> None:
-    export_module(make(), tmp_path / "bundle")
-    with pytest.raises(OptionError, match="--block-size is 48"):
-        check_quantization(QuantizationOptions(block_size=48), "ort-cpu", "int4")
-    optimize_bundle(tmp_path / "bundle", "ort-cpu", "auto", quantization=QuantizationOptions(average_bits=8.0))
-    assert load(tmp_path / "bundle", "ort-cpu-auto").artifact.precision == "auto"
+def test_a_language_model_is_measured_on_its_golden_samples(tmp_path: Path) -> None:
+    """Half of its weights may have 8 bits; which ones, its golden samples say."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = OwnDecoder(Config(d_model=64, head_dim=16))
+    export_module(module, tmp_path / "bundle")
+    optimize_bundle(tmp_path / "bundle", "ort-cpu", "auto", quantization=QuantizationOptions(average_bits=6.0))
+    graph = ir.load(tmp_path / "bundle" / "ort-cpu-auto" / "decoder.onnx").graph
+    stored = [node for node in graph if node.op_type == "MatMulNBits"]
+    assert {node.attributes["bits"].as_int() for node in stored} == {4, 8}
+    numbers = [(n.attributes["K"].as_int() * n.attributes["N"].as_int(), n.attributes["bits"].as_int()) for n in stored]
+    assert 4 < sum(count * bits for count, bits in numbers) / sum(count for count, _ in numbers) <= 6
 
 
 def empty(path: Path) -> None:
