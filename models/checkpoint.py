@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from edgeformer.models.configs.keys import Keys
-from edgeformer.models.families import config_class, family_of, model_class, read_values
+from edgeformer.models.families import Family, config_class, family_of, model_class, read_values
 from edgeformer.models.stored import Stored
 from edgeformer.models.transformer import Transformer
 from edgeformer.models.weight_files import WEIGHTS, WeightFiles, missing_files, open_weights
@@ -28,8 +28,14 @@ def read_config(folder: Path) -> Any:
         CheckpointError: config.json is missing, cannot be read, or is not JSON.
         ConfigError: its content is not a model that is known here; every problem is named.
     """
+    return read_family(folder)[1]
+
+
+def read_family(folder: Path) -> tuple[Family, Any]:
+    """A checkpoint folder's family and configuration, as `read_config` reads them."""
     values, subject = read_values(folder), str(folder / "config.json")
-    return config_class(family_of(values, subject)).from_keys(Keys(values, subject, folder))
+    family = family_of(values, subject)
+    return family, config_class(family).from_keys(Keys(values, subject, folder))
 
 
 def load_checkpoint(folder: Path, before_weights: Callable[[Path], None] = lambda folder: None) -> Any:
@@ -48,8 +54,7 @@ def load_checkpoint(folder: Path, before_weights: Callable[[Path], None] = lambd
         raise CheckpointError(f"checkpoint {folder}", ["there is no such folder"])
     if missing := [*([] if (folder / "config.json").exists() else ["config.json is missing"]), *missing_files(folder)]:
         raise CheckpointError(f"checkpoint {folder}", missing)
-    config = read_config(folder)
-    family = family_of(read_values(folder), str(folder / "config.json"))
+    family, config = read_family(folder)
     before_weights(folder)
     with torch.device("meta"):
         model: nn.Module = model_class(family)(config)
