@@ -104,17 +104,7 @@ class Gpt2(nn.Module):
     def step(
         self, input_ids: Tensor, cache_lengths: Tensor, logits_at: Tensor, past_key_values: Sequence[Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
-        """Any number of new tokens per row, after any number that its cache already holds.
-
-        Args:
-            input_ids: int64 (batch, q_len), right-padded with any id.
-            cache_lengths: int64 (batch,), tokens already in each row's cache.
-            logits_at: int64 (batch, n), positions in q_len whose logits are wanted.
-            past_key_values: key and value for each layer in turn, each (batch, num_heads, capacity, head_dim).
-
-        Returns:
-            logits (batch, n, vocab_size), and the caches with the new tokens written.
-        """
+        """New tokens after those in the caches, as `edgeformer.models.protocols.Decoder` says."""
         positions = positions_after(cache_lengths, input_ids.shape[1])
         mask = causal_mask(positions, past_key_values[0].shape[2])
         x, present = self.embed(input_ids, positions), list[Tensor]()

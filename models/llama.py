@@ -129,17 +129,7 @@ class Llama(nn.Module):
     def step(
         self, input_ids: Tensor, cache_lengths: Tensor, logits_at: Tensor, past_key_values: Sequence[Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
-        """Any number of new tokens per row, after any number that its cache already holds.
-
-        Args:
-            input_ids: int64 (batch, q_len), right-padded with any id.
-            cache_lengths: int64 (batch,), tokens already in each row's cache.
-            logits_at: int64 (batch, n), positions in q_len whose logits are wanted.
-            past_key_values: key and value for each layer in turn, each (batch, num_kv_heads, capacity, head_dim).
-
-        Returns:
-            logits (batch, n, vocab_size), and the caches with the new tokens written.
-        """
+        """New tokens after those in the caches, as `edgeformer.models.protocols.Decoder` says."""
         x, present = self.read(input_ids, cache_lengths, past_key_values)
         return self.project(taken_at(x, logits_at)), present
 
