@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def greedy_steps(
     Raises:
         OptionError: a prompt leaves no room for a text, or the processors no token to take.
     """
-    chooser = rows if isinstance(rows, ChoosingRows) and sampler is None else None
+    chooser = cast("ChoosingRows", rows) if hasattr(rows, "step_next") and sampler is None else None
     chosen = Choice(processors, sampler, prompt, limits)
     most = limits.most_new(prompt)
     inputs, lengths = prompt.ids, prompt.lengths if prompt.is_ragged else None
