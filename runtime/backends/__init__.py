@@ -49,6 +49,7 @@ class Rows(Protocol):
         """Give the memory back; the rows, and logits that they returned, are not to be used any more."""
 
 
+@runtime_checkable
 class ChoosingRows(Rows, Protocol):
     """Rows that can choose the likeliest token where the logits are: a step moves one id a row, not the vocabulary."""
 
