@@ -176,7 +176,12 @@ def draw(cells: Sequence[Cell], layers: Sequence[Layer], path: Path) -> None:
         panels[2].plot([c.n for c in over_n], [(c.bytes or 0) / 1e6 for c in over_n], marker="o")
     titles = (f"time over n, d = {MEMORY_WIDTH}", "time over d, longest n", f"memory over n, d = {MEMORY_WIDTH}")
     for panel, title, label, unit in zip(panels, titles, ("n", "d", "n"), ("ms", "ms", "MB"), strict=True):
-        panel.set(title=title, xlabel=label, ylabel=unit, xscale="log", yscale="log" if unit == "ms" else "symlog")
+        panel.set(title=title, xlabel=label, ylabel=unit, yscale="log" if unit == "ms" else "symlog")
+        measured = sorted({cell.d if label == "d" else cell.n for cell in cells})
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(measured, map(str, measured))
+        if unit == "MB":
+            panel.set_ylim(bottom=0)
         panel.grid(alpha=0.3)
     panels[0].legend(fontsize=8)
     figure.tight_layout()
