@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from muon import Muon
+from muon import Muon, has_fast_bfloat16
 from rich.console import Console
 from rich.progress import track
 from tokenizers import Tokenizer
@@ -94,22 +94,33 @@ def use_byte_dropout(model: nn.Module) -> None:
                 setattr(module, name, ByteDropout(child.p))
 
 
-def has_fast_bfloat16() -> bool:
-    """Whether this processor multiplies in bfloat16; where it does not, PyTorch does it far slower than in float32."""
-    capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+def disagreement(logits: Tensor, counts: Tensor) -> Tensor:
+    """Symmetric Kullback-Leibler divergence per counted token between the first half of the rows and the second."""
+    first, second = (half[counts] for half in logits.log_softmax(-1).chunk(2))
+    there = F.kl_div(first, second, reduction="sum", log_target=True)
+    back = F.kl_div(second, first, reduction="sum", log_target=True)
+    return (there + back) / (2 * len(first))
 
 
-def loss_of(model: Transformer, batch: list[Example], smoothing: float) -> Tensor:
-    """Label-smoothed cross-entropy per target token (section 5.4 of the paper); the end token is predicted as well."""
+def loss_of(model: Transformer, batch: list[Example], smoothing: float, consistency: float) -> Tensor:
+    """Label-smoothed cross-entropy per target token (section 5.4 of the paper); the end token is predicted as well.
+
+    With `consistency`, each example is said twice under different dropout, and the two must agree: R-Drop (Liang et
+    al., "R-Drop: Regularized Dropout for Neural Networks", 2021), where this is alpha.
+    """
     config = model.config
+    if consistency:
+        batch = batch + batch
     source, lengths = pad([e.source for e in batch], config.pad_token_id)
     given, _ = pad([[config.bos_token_id, *e.target] for e in batch], config.pad_token_id)
     wanted, _ = pad([[*e.target, config.eos_token_id] for e in batch], -100)
     # The unfused attention is the faster one to train on a CPU, most of all in bfloat16.
     with torch.autocast("cpu", torch.bfloat16, enabled=has_fast_bfloat16()), sdpa_kernel(SDPBackend.MATH):
-        logits = model(source, lengths, given)
-    return F.cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), label_smoothing=smoothing)
+        logits = model(source, lengths, given).float()
+    loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), label_smoothing=smoothing)
+    if consistency:
+        loss = loss + consistency * disagreement(logits, wanted[: len(wanted) // 2] >= 0)
+    return loss
 
 
 def rate_at(step: int, warmup: int, total: int, decay: int) -> float:
@@ -178,7 +189,7 @@ class Run:
         self.model.train()
         for batch in track(plan, f"epoch {number + 1} of {arguments.epochs}", console=console, transient=True):
             share = rate_at(self.step, arguments.warmup, total, len(plan) * arguments.decay_epochs)
-            loss = loss_of(self.model, batch, arguments.smoothing)
+            loss = loss_of(self.model, batch, arguments.smoothing, arguments.consistency)
             self.model.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -228,6 +239,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=2000, help="steps")
     parser.add_argument("--smoothing", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.2)
+    parser.add_argument("--consistency", type=float, default=0.0, help="weight of R-Drop, which doubles the work")
     parser.add_argument("--average", type=float, default=0.999, help="share of the averaged weights that a step keeps")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(arguments)
