@@ -37,7 +37,8 @@ def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None
         BackendUnavailableError: what the artifact needs is not installed, or nothing runs here.
         NotEnoughMemoryError: the artifact of this name does not fit into the memory that is free.
     """
-    return opened(Path(bundle), artifact, lambda found, chosen: generating(found, chosen, threads))
+    require_kind(Path(bundle), encoder=False)
+    return opened(Path(bundle), artifact, lambda found, chosen: Model(found, chosen, threads))
 
 
 def load_encoder(bundle: str | Path, artifact: str | None = None, *, threads: int | None = None) -> EncoderModel:
@@ -46,15 +47,23 @@ def load_encoder(bundle: str | Path, artifact: str | None = None, *, threads: in
     Raises:
         BundleError, TargetError, BackendUnavailableError: as `load`; the bundle holds a model that generates.
     """
+    require_kind(Path(bundle), encoder=True)
     return opened(Path(bundle), artifact, lambda found, chosen: EncoderModel(found, chosen, threads))
 
 
-def generating(bundle: Bundle, artifact: Artifact, threads: int | None) -> Model:
-    if bundle.manifest.kind == "encoder":
-        raise BundleError(
-            f"bundle {bundle.folder}", ["it holds an encoder, which does not generate: use `load_encoder`"]
-        )
-    return Model(bundle, artifact, threads)
+def require_kind(folder: Path, *, encoder: bool) -> None:
+    """Refuse a bundle for the other function before any of its files is read: hashing them may take minutes.
+
+    Raises:
+        BundleError: it is missing, damaged or too new; or it holds a model of the other kind.
+    """
+    kind = read_manifest(folder).kind
+    if (kind == "encoder") == encoder:
+        return
+    what = "an encoder, which does not generate: use `load_encoder`"
+    if encoder:
+        what = f"a model of kind {kind}, which generates: use `load`"
+    raise BundleError(f"bundle {folder}", [f"it holds {what}"])
 
 
 def opened(folder: Path, name: str | None, open_model: Callable[[Bundle, Artifact], M]) -> M:

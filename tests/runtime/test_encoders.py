@@ -13,7 +13,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer
 
-from edgeformer.runtime import EncoderModel, load, load_encoder
+from edgeformer.runtime import EncoderModel, load, load_encoder, loading
 from edgeformer.runtime.encoder_batches import like_lengths
 from edgeformer.runtime.errors import BundleError, InputError, OptionError
 
@@ -268,6 +268,19 @@ def test_each_loader_names_the_other(tiny_bundle: Path, encoder_bundle: MakeBund
     with pytest.raises(BundleError, match="it holds an encoder, which does not generate: use `load_encoder`"):
         load(encoder_bundle("states"))
     with pytest.raises(BundleError, match="it holds a model of kind encoder-decoder, which generates: use `load`"):
+        load_encoder(tiny_bundle)
+
+
+def test_a_bundle_for_the_other_loader_is_refused_before_its_files_are_read(
+    tiny_bundle: Path, encoder_bundle: MakeBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*arguments: object, **more: object) -> None:
+        raise AssertionError("its files were read")
+
+    monkeypatch.setattr(loading, "open_bundle", opened)
+    with pytest.raises(BundleError, match="use `load_encoder`"):
+        load(encoder_bundle("states"))
+    with pytest.raises(BundleError, match="use `load`"):
         load_encoder(tiny_bundle)
 
 
