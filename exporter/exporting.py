@@ -24,6 +24,7 @@ from edgeformer.exporter.own_modules import check_module
 from edgeformer.exporter.parity import OnChecks, require
 from edgeformer.exporter.records import PORTABLE, Progress, record_files, versions
 from edgeformer.exporter.staging import check_free, staged
+from edgeformer.exporter.tracing import explained
 from edgeformer.models.checkpoint import load_checkpoint
 from edgeformer.models.families import read_values
 from edgeformer.models.protocols import kind_of
@@ -82,7 +83,7 @@ def export_module(
         overwrite, progress, on_checks: as in `export_checkpoint`.
 
     Raises:
-        ModuleError: the module does not offer what is needed; everything is named.
+        ModuleError: the module does not offer what is needed, and everything is named; or torch cannot export it.
         CheckpointError: the tokenizer does not fit.
         OutputExistsError, WriteError, ParityError: as `export_checkpoint`.
     """
@@ -93,7 +94,8 @@ def export_module(
         if tokenizer is not None:
             prepare_files(tokenizer, Path(kept), cast("Any", module).config)
         subject = f"the export of {name}"
-        return write_bundle(module.eval(), name, subject, output, Path(kept), overwrite, progress, on_checks)
+        with explained(name, output):
+            return write_bundle(module.eval(), name, subject, output, Path(kept), overwrite, progress, on_checks)
 
 
 def write_bundle(

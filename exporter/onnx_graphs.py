@@ -144,18 +144,21 @@ def export_step(model: nn.Module) -> ir.Model:
 def export(
     module: nn.Module, arguments: tuple[Any, ...], shapes: dict[str, Any], inputs: list[str], outputs: list[str]
 ) -> ir.Model:
-    with torch.no_grad(), silence():
-        program = torch.onnx.export(
-            module.eval(),
-            arguments,
-            dynamo=True,
-            opset_version=OPSET_VERSION,
-            dynamic_shapes=shapes,
-            custom_translation_table={write_cache._opoverload: write_cache_onnx},
-            input_names=inputs,
-            output_names=outputs,
-            verbose=False,
-        )
+    with torch.no_grad(), quiet() as said:
+        try:
+            program = torch.onnx.export(
+                module.eval(),
+                arguments,
+                dynamo=True,
+                opset_version=OPSET_VERSION,
+                dynamic_shapes=shapes,
+                custom_translation_table={write_cache._opoverload: write_cache_onnx},
+                input_names=inputs,
+                output_names=outputs,
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            raise UntraceableError(said.getvalue()) from error
     if program is None:
         raise RuntimeError("torch.onnx.export returned nothing")
     # Where each node came from in Python: stack traces with paths of this machine, and most of a small graph's size.
@@ -163,19 +166,40 @@ def export(
     return program.model
 
 
+class UntraceableError(RuntimeError):
+    """torch cannot export a module; its cause says why.
+
+    Args:
+        said: what torch printed and logged before.
+    """
+
+    def __init__(self, said: str) -> None:
+        super().__init__("torch cannot export this module")
+        self.said = said
+
+
 def write_cache_onnx(cache: Any, update: Any, cache_lengths: Any) -> Any:
     return OPSET.TensorScatter(cache, update, cache_lengths, axis=-2, mode="linear")
 
 
 @contextlib.contextmanager
-def silence() -> Iterator[None]:
-    """Keep the exporter's chatter about axis names and absent packages out of the user's sight; errors still raise."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+def quiet() -> Iterator[io.StringIO]:
+    """Keep the exporter's chatter about axis names and absent packages out of the user's sight; errors still raise.
+
+    What it says goes into the text that this gives.
+    """
+    said = io.StringIO()
+    names_of_torch = {"torch", *(name for name in logging.root.manager.loggerDict if name.startswith("torch."))}
+    loggers = [logging.getLogger(name) for name in names_of_torch]
+    before = [
+        (logger, logger.handlers, logger.propagate) for logger in loggers if logger.handlers or logger.name == "torch"
+    ]
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        for logger, _, _ in before:
+            logger.handlers, logger.propagate = [logging.StreamHandler(said)], False
+        with warnings.catch_warnings(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             warnings.simplefilter("ignore")
-            yield
+            yield said
     finally:
-        logger.setLevel(level)
+        for logger, handlers, propagate in before:
+            logger.handlers, logger.propagate = handlers, propagate
