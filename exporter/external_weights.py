@@ -39,28 +39,28 @@ def load_graph(path: Path) -> ir.Model:
 
 
 def save_graphs(folder: Path, graphs: Mapping[str, ir.Model]) -> None:
-    """Write `{role}.onnx` for each graph, and their weights beside them, each distinct tensor once.
+    """Write `{role}.onnx` for each graph, and their weights beside them; tensors of the same bytes are stored once.
 
     Raises:
         OSError: writing failed.
     """
-    distinct: dict[tuple[str, tuple[int, ...], bytes], ir.TensorProtocol] = {}
-    uses: list[tuple[ir.Value, tuple[str, tuple[int, ...], bytes]]] = []
+    distinct: dict[tuple[str, bytes], ir.TensorProtocol] = {}
+    uses: list[tuple[ir.Value, ir.TensorProtocol, tuple[str, bytes]]] = []
     for model in graphs.values():
         for value in model.graph.initializers.values():
             tensor = value.const_value
             if tensor is None or tensor.nbytes < INLINE_BYTES:
                 continue
-            key = (tensor.dtype.name, tuple(tensor.shape.numpy()), hashlib.sha256(tensor.tobytes()).digest())
+            key = (tensor.dtype.name, hashlib.sha256(tensor.tobytes()).digest())
             distinct.setdefault(key, tensor)
-            uses.append((value, key))
+            uses.append((value, tensor, key))
     external = convert_tensors_to_external(list(distinct.values()), folder, WEIGHTS)
     check_whole(folder / WEIGHTS, external)
     written = dict(zip(distinct, external, strict=True))
-    for value, key in uses:
+    for value, tensor, key in uses:
         shared = written[key]
         value.const_value = ir.ExternalTensor(
-            shared.location, shared.offset, shared.length, shared.dtype, shape=shared.shape, name=value.name or "",
+            shared.location, shared.offset, shared.length, shared.dtype, shape=tensor.shape, name=value.name or "",
             base_dir=folder,
         )  # fmt: skip
     for role, model in graphs.items():

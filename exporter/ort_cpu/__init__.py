@@ -20,6 +20,7 @@ from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
+from edgeformer.exporter.ort_cpu.tables import TransposedTables
 from edgeformer.exporter.ort_cpu.traits import lower_opset
 from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
 from edgeformer.exporter.ort_cpu.wanted_early import WantedEarly
@@ -42,7 +43,7 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
     Args:
         model: as `edgeformer.exporter.onnx_graphs` makes it.
         precision: fp32, int8, int4, auto or int8-rows.
-        recipe: how weights in blocks are stored, where it is not plainly.
+        recipe: how weights in blocks are stored, where it is not plainly; auto without one leaves them as they are.
 
     Returns:
         the graphs that it needs beside it, by their roles.
@@ -53,6 +54,8 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
         CachedAttention(), SourceAttention(), SimplifiedNorms(), FusedActivations(), RemoveUnusedNodesPass(),
         PackProjections(), WantedRows(), RemoveUnusedNodesPass(), WantedEarly(),
     ]  # fmt: skip
+    if precision != "fp32":
+        passes.append(TransposedTables())
     if recipe is not None:
         passes.append(WeightOnly(recipe))
     elif quantization := QUANTIZATION.get(precision):

@@ -77,7 +77,7 @@ class Trials:
         self.folder = job.folder / TRIAL
         self.folder.mkdir()
         self.graphs = {role: job.graph(role) for role in job.portable.graphs}
-        beside = {name: g for graph in self.graphs.values() for name, g in ort_cpu.rewrite(graph, "fp32").items()}
+        beside = {name: g for graph in self.graphs.values() for name, g in ort_cpu.rewrite(graph, "auto").items()}
         self.products = {role: products(graph.graph) for role, graph in self.graphs.items()}
         shown = {role: graph.clone() for role, graph in self.graphs.items()}
         self.inputs = {role: show_inputs(graph.graph) for role, graph in shown.items()}

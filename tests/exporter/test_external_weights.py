@@ -39,7 +39,7 @@ def test_every_large_tensor_stands_in_the_one_file(tiny_bundle: Path, artifact: 
 @pytest.mark.parametrize("artifact", ARTIFACTS)
 def test_no_tensor_stands_twice_and_nothing_else_is_in_the_file(tiny_bundle: Path, artifact: str) -> None:
     stored = {(t.offset, t.nbytes): t for t in weights(tiny_bundle, artifact) if isinstance(t, ir.ExternalTensor)}
-    contents = {(tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()) for tensor in stored.values()}
+    contents = {(tensor.dtype, tensor.tobytes()) for tensor in stored.values()}
     assert len(contents) == len(stored)
     assert sum(size for _, size in stored) == (tiny_bundle / artifact / "weights.data").stat().st_size
 
@@ -56,7 +56,7 @@ def test_the_graphs_share_what_both_use(tiny_bundle: Path) -> None:
     assert len(used[0] & used[1]) == 2  # the embeddings and the positions
 
 
-def test_equal_bytes_of_another_type_or_shape_are_other_tensors(tmp_path: Path) -> None:
+def test_equal_bytes_of_another_shape_are_stored_once_and_of_another_type_twice(tmp_path: Path) -> None:
     arrays = {
         "ones": np.ones(1024, np.int32),
         "the same": np.ones(1024, np.int32),
@@ -67,7 +67,7 @@ def test_equal_bytes_of_another_type_or_shape_are_other_tensors(tmp_path: Path) 
     values = [ir.val(name, const_value=ir.tensor(array, name=name)) for name, array in arrays.items()]
     graph = ir.Graph([], [], nodes=[], initializers=values, opset_imports={"": 24}, name="graph")
     save_graphs(tmp_path, {"encoder": ir.Model(graph, ir_version=10)})
-    assert (tmp_path / "weights.data").stat().st_size == 3 * 4096
+    assert (tmp_path / "weights.data").stat().st_size == 2 * 4096
     loaded = ir.load(tmp_path / "encoder.onnx").graph.initializers
     for name, array in arrays.items():
         tensor = loaded[name].const_value

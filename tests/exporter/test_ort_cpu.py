@@ -21,6 +21,7 @@ from edgeformer.exporter.ort_cpu.matching import producer, register
 from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized, quantize_columns
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
+from edgeformer.exporter.ort_cpu.tables import TransposedTables
 from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
 from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
@@ -272,6 +273,26 @@ def test_large_tables_are_read_from_codes_of_8_bits() -> None:
     np.testing.assert_allclose(run(model, {"ids": chosen})["rows"], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_table_that_a_product_reads_transposed_is_in_codes_for_both(bits: int) -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(1500, 64)).astype(np.float32)
+    ids = ir.val("ids", ir.DataType.INT64, ir.Shape(("n",)))
+    values = ir.val("table", const_value=ir.tensor(table, name="table"))
+    tape = ir.tape.Tape()
+    logits = tape.op("MatMul", [tape.op("Gather", [values, ids]), tape.op("Transpose", [values], {"perm": [1, 0]})])
+    logits.name, logits.type, logits.shape = "logits", ir.TensorType(ir.DataType.FLOAT), ir.Shape(("n", 1500))
+    graph = ir.Graph([ids], [logits], nodes=tape.nodes, initializers=[values], opset_imports={"": 21}, name="tied")
+    model = ir.Model(graph, ir_version=10)
+    apply(model, TransposedTables())
+    apply(model, WeightOnly(Recipe(bits)))
+    assert operators(model) == {"GatherBlockQuantized": 1, "MatMulNBits": 1}
+    chosen = np.array([0, 7, 1499])
+    rows = quantize(table.T, Scheme(8, 64)).weight().T[chosen]
+    expected = rows @ quantize(table.T, Scheme(bits, 64)).weight()
+    np.testing.assert_allclose(run(model, {"ids": chosen})["logits"], expected, rtol=0, atol=0.03 * np.sqrt(64))
+
+
 def test_a_block_that_was_asked_for_and_divides_nothing_is_refused() -> None:
     with pytest.raises(PreconditionError, match="no weight can be stored in blocks of 128"):
         WeightOnly(Recipe(4, block=128))(product(np.ones((96, 4), np.float32)))
@@ -352,7 +373,7 @@ def test_rewritten_graphs_have_the_operators_that_they_should(
 def test_rewritten_graphs_compute_what_was_computed_before(
     tiny_bundle: Path, precision: str, sizes: names.Sizes
 ) -> None:
-    tolerance = {"fp32": 1e-4, "int4": 1.0}.get(precision, 0.5)
+    tolerance = {"fp32": 1e-4, "int4": 1.5}.get(precision, 0.5)  # of logits up to 9; processors round activations apart
     encoder, decoder = read(tiny_bundle, "encoder"), read(tiny_bundle, "decoder")
     for batch, source_len in ((1, 1), (3, 7), (1, 32)):
         given = encoder_inputs(batch, source_len)

@@ -17,6 +17,9 @@ from edgeformer.exporter.optimizing import optimize_bundle
 from edgeformer.exporter.ort_cpu import recipes
 from edgeformer.exporter.ort_cpu.recipes import Measured, kept_at_8_bits
 from edgeformer.exporter.quantization_options import QuantizationOptions, check_quantization
+from edgeformer.models.configs.llama import LlamaConfig
+from edgeformer.models.configs.rope import Rope, plain_frequencies
+from edgeformer.models.llama import Llama
 from edgeformer.runtime.errors import InputError, OptionError, ParityError
 
 from .own_decoder import Config, OwnDecoder
@@ -107,6 +110,27 @@ def test_a_language_model_is_measured_on_its_golden_samples(tmp_path: Path) -> N
     assert {node.attributes["bits"].as_int() for node in stored} == {4, 8}
     numbers = [(n.attributes["K"].as_int() * n.attributes["N"].as_int(), n.attributes["bits"].as_int()) for n in stored]
     assert 4 < sum(count * bits for count, bits in numbers) / sum(count for count, _ in numbers) <= 6
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-rows", "int4", "auto"])
+def test_a_tied_vocabulary_is_stored_in_codes(tmp_path: Path, precision: str) -> None:
+    """So large that torch leaves its transposition to the graph; in 8 bits the table and the product share codes."""
+    rope = Rope(plain_frequencies(32, 1e4))
+    config = LlamaConfig(
+        vocab_size=20_000, d_model=64, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=32, d_ff=64,
+        max_positions=64, rope=rope, windows=(None,), tied=True,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = Llama(config)
+    export_module(module, tmp_path / "bundle")
+    optimize_bundle(tmp_path / "bundle", "ort-cpu", precision, quantization=QuantizationOptions())
+    made = tmp_path / "bundle" / f"ort-cpu-{precision}"
+    operators = {node.op_type for node in ir.load(made / "decoder.onnx").graph}
+    assert not operators & {"MatMul", "Transpose"}
+    table = 20_000 * 64
+    sizes = {"int8": table, "int8-rows": 5 * table, "int4": 1.5 * table, "auto": 1.5 * table}
+    assert (made / "weights.data").stat().st_size == pytest.approx(sizes[precision], rel=0.15)
 
 
 def empty(path: Path) -> None:
