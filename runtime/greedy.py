@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeformer.runtime.backends import ChoosingRows, Floats, Ints, Rows
 from edgeformer.runtime.errors import OptionError
-from edgeformer.runtime.probabilities import log_sum_exp
+from edgeformer.runtime.probabilities import SumExp
 from edgeformer.runtime.processors import Processor
 from edgeformer.runtime.prompts import History, Limits, Prompt
 from edgeformer.runtime.results import FinishReason, Hypothesis
@@ -43,27 +43,31 @@ def greedy_steps(
     copies = sampler.copies if sampler else 1
     going = np.arange(len(prompt.ids) * copies)  # (still going,) of all rows
     at = going  # where the session computes them
-    for step in itertools.count():
+    shortest = most.min()  # steps that no row goes beyond its limit in
+    for step in itertools.count(1):
         if chooser is not None and lengths is None and not chosen.needs_logits():
             tokens, log_probs = chooser.step_next(inputs)
         else:
             logits = rows.step(inputs, lengths)[:, 0]
-            if step == 0 and copies > 1:
+            if step == 1 and copies > 1:
                 each = np.repeat(np.arange(len(logits)), copies)
                 rows.select(each, each)
                 logits, most = logits[each], most[each]
                 chosen.select_history(each)
             tokens, log_probs = chosen.of(logits)
         lengths = None
-        new = tokens[at]
-        if processors and (log_probs[at] == -np.inf).any():
+        new, new_log_probs = tokens, log_probs
+        if len(at) < len(tokens):
+            new, new_log_probs = tokens[at], log_probs[at]
+        if processors and (new_log_probs == -np.inf).any():
             raise OptionError("the options leave a row no token to take: bad words, suppressed or repeated tokens")
-        yield going, new, log_probs[at]
-        left = ~limits.is_end(new) & (most[going] > step + 1)
-        if not left.all():
+        yield going, new, new_log_probs
+        if step >= shortest or limits.has_end(new):
+            left = ~limits.is_end(new) & (most[going] > step)
             going, at = going[left], at[left]
             if len(going) == 0:
                 return
+            shortest = most[going].min()
             if len(going) <= len(tokens) * (1 - ENDED_SHARE):
                 rows.select(at, at)
                 chosen.select(at)
@@ -85,6 +89,8 @@ class Choice:
         self.processors, self.sampler = processors, sampler
         self.history = History(prompt, limits) if processors else None
         self.unchanged = np.empty((0, 0), np.float32)
+        self.sum_exp = SumExp()
+        self.each = np.arange(len(prompt.ids))
 
     def active(self) -> list[Processor]:
         history = self.history
@@ -100,18 +106,24 @@ class Choice:
         Args:
             logits: (rows, vocab_size), which processors change.
         """
-        normalizer = log_sum_exp(logits)[:, 0]
+        each = self.each
+        if len(each) != len(logits):
+            each = self.each = np.arange(len(logits))
         if self.history is None and self.sampler is None:
             tokens = logits.argmax(-1)
-            return tokens, logits[np.arange(len(tokens)), tokens] - normalizer
+            largest = logits[each, tokens]
+            return tokens, largest - self.sum_exp.log(logits, largest)
+        normalizer = self.sum_exp.log(logits, logits.max(-1))
         unchanged = logits
         if self.history is not None and (active := self.active()):
             unchanged = self.copy_of(logits)
             for process in active:
                 process(logits, self.history)
         tokens = self.sampler.draw(logits) if self.sampler else logits.argmax(-1)
-        each = np.arange(len(tokens))
-        return tokens, np.where(logits[each, tokens] > -np.inf, unchanged[each, tokens] - normalizer, -np.inf)
+        log_probs = unchanged[each, tokens] - normalizer
+        if unchanged is not logits:
+            log_probs[logits[each, tokens] == -np.inf] = -np.inf
+        return tokens, log_probs
 
     def copy_of(self, logits: Floats) -> Floats:
         if len(self.unchanged) < len(logits):
@@ -149,13 +161,13 @@ def greedy(
     """
     batch = len(prompt.ids) * (sampler.copies if sampler else 1)
     ids: list[list[int]] = [[] for _ in range(batch)]
-    scores, reasons = np.zeros(batch), list[FinishReason](["length"] * batch)
+    scores, reasons = [0.0] * batch, list[FinishReason](["length"] * batch)
     for going, tokens, log_probs in greedy_steps(rows, prompt, limits, processors, sampler):
         on_step()
-        scores[going] += log_probs
-        for row, token in zip(going.tolist(), tokens.tolist(), strict=True):
+        for row, token, log_prob in zip(going.tolist(), tokens.tolist(), log_probs.tolist(), strict=True):
+            scores[row] += log_prob
             if token in limits.ends:
                 reasons[row] = "stop"
             else:
                 ids[row].append(token)
-    return [Hypothesis(tuple(i), s, r) for i, s, r in zip(ids, scores.tolist(), reasons, strict=True)]
+    return [Hypothesis(tuple(i), s, r) for i, s, r in zip(ids, scores, reasons, strict=True)]

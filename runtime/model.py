@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 import sys
 import time
@@ -52,6 +51,8 @@ class Model:
         self.executor: Executor = backend.load(bundle, artifact, threads)
         self.bounds = bounds_of(self.executor)
         self.generation_config = own_options.within(self.most_tokens())
+        # Of the call before, whose options often come again, with what it was made of.
+        self.last_decoding: tuple[GenerationConfig, GenerationConfig, Decoding] | None = None
 
     def generate(
         self,
@@ -103,22 +104,23 @@ class Model:
         with closing(rows):
             found = decoding.run(rows, prompt, seeds, clock.stepped)
         timings = clock.timings()
-        return [Generation(tuple(map(self.with_text, several)), timings) for several in found]
+        return [Generation(tuple([self.with_text(one) for one in several]), timings) for several in found]
 
     def start(self, sources: list[list[int]], limits: Limits) -> tuple[Rows, Prompt]:
         """Fresh rows for these inputs, and what each is given first."""
         if self.kind == "decoder":
             prompt = self.prompt(sources)
-            return self.executor.start_empty(len(sources), held(prompt, limits)), prompt
+            return self.executor.start_empty(len(sources), limits.most_held(prompt)), prompt
         prompt = Prompt.of([[self.tokens.start]] * len(sources))
-        return self.executor.start(sources, held(prompt, limits)), prompt
+        return self.executor.start(sources, limits.most_held(prompt)), prompt
 
     def prompt(self, rows: list[list[int]]) -> Prompt:
         """A language model's prompts; where one is empty, the start token."""
         return Prompt.of([row or [self.tokens.start] for row in rows], self.tokens.pad)
 
     def with_text(self, hypothesis: Hypothesis) -> Hypothesis:
-        return dataclasses.replace(hypothesis, text=self.text.decode(hypothesis.token_ids))
+        ids = hypothesis.token_ids
+        return Hypothesis(ids, hypothesis.score, hypothesis.finish_reason, self.text.decode(ids))
 
     def stream(self, source: Source, config: GenerationConfig | None = None) -> Iterator[str]:
         """Pieces of text as they are generated; joined, they are what `generate` gives.
@@ -198,9 +200,9 @@ class Model:
         begins = np.array([len(first) - 1 for first in firsts])[:, None]
         at = np.minimum(begins + np.arange(max(map(len, targets)) + 1), given.ids.shape[1] - 1)
         if self.kind == "decoder":
-            started = self.executor.start_empty(len(sources), held(given, nothing_new))
+            started = self.executor.start_empty(len(sources), nothing_new.most_held(given))
         else:
-            started = self.executor.start(sources, held(given, nothing_new))
+            started = self.executor.start(sources, nothing_new.most_held(given))
         with closing(started) as rows:
             log_probs = log_softmax(rows.step(given.ids, given.lengths, at))
         wanted = [[*target, *self.tokens.ends[:1]] for target in targets]
@@ -309,8 +311,15 @@ class Model:
         Raises:
             OptionError: it cannot.
         """
+        if (last := self.last_decoding) is not None and last[0] is config and last[1] is self.generation_config:
+            return last[2]
         if not isinstance(config, GenerationConfig):
             raise OptionError(f"options are {config!r:.80}, expected a GenerationConfig")
+        decoding = self.new_decoding(config)
+        self.last_decoding = config, self.generation_config, decoding
+        return decoding
+
+    def new_decoding(self, config: GenerationConfig) -> Decoding:
         positions, had = self.most_tokens(), f"the model has {self.sizes.max_positions} positions"
         if positions < self.sizes.max_positions:
             had = f"artifact {self.artifact.name} was built for {positions}: optimize for a larger capacity"
@@ -332,11 +341,6 @@ class Model:
                 f"{name} is {decoding.rows_each}, artifact {self.artifact.name} was built for {self.most_rows()} rows"
             )
         return decoding
-
-
-def held(prompt: Prompt, limits: Limits) -> int:
-    """The most tokens that a row of a search will hold; what a row ends with is not put into its cache."""
-    return int((prompt.lengths + limits.most_new(prompt)).max()) - 1
 
 
 class Session:

@@ -16,15 +16,33 @@ def log_softmax(logits: Floats) -> Floats:
 
 def log_sum_exp(logits: Floats) -> Floats:
     """Logarithm of the sum of exponentials over the last axis, which stays as an axis of length 1."""
-    largest = np.maximum.reduce(logits, axis=-1, keepdims=True)
-    length = logits.shape[-1]
-    if length <= PART:
-        return largest + np.log(np.add.reduce(np.exp(logits - largest), axis=-1, keepdims=True))
-    work = np.empty_like(logits, shape=(*logits.shape[:-1], PART))
-    total = np.zeros_like(largest)
-    for begin in range(0, length, PART):
-        part = work[..., : min(PART, length - begin)]
-        np.subtract(logits[..., begin : begin + PART], largest, out=part)
-        np.exp(part, out=part)
-        total += np.add.reduce(part, axis=-1, keepdims=True)
-    return largest + np.log(total)
+    flat = logits.reshape(-1, logits.shape[-1])
+    return SumExp().log(flat, np.maximum.reduce(flat, axis=-1)).reshape(*logits.shape[:-1], 1)
+
+
+class SumExp:
+    """Sums of exponentials of rows, with memory that is kept from one call to the next."""
+
+    def __init__(self) -> None:
+        self.work = np.empty(0, np.float32)
+
+    def log(self, logits: Floats, largest: Floats) -> Floats:
+        """Logarithm of each row's sum of exponentials, (rows,).
+
+        Args:
+            logits: float32 (rows, n).
+            largest: (rows,), of each.
+        """
+        rows, length = logits.shape
+        width = min(length, PART)
+        if self.work.size < rows * width:
+            self.work = np.empty(rows * width, np.float32)
+        column, total = largest[:, None], np.zeros(rows, np.float32)
+        for begin in range(0, length, PART):
+            end = min(begin + PART, length)
+            part = self.work[: rows * (end - begin)].reshape(rows, end - begin)
+            np.subtract(logits[:, begin:end], column, out=part)
+            np.exp(part, out=part)
+            total += np.add.reduce(part, axis=1)
+        log: Floats = largest + np.log(total)
+        return log

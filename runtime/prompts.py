@@ -39,7 +39,7 @@ class Prompt:
     @property
     def is_ragged(self) -> bool:
         """Whether some ids are padding."""
-        return bool((self.lengths != self.ids.shape[1]).any())
+        return bool(self.lengths.min() < self.ids.shape[1])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,18 +79,38 @@ class Limits:
         """
         if self.most_length is None:
             return np.full(len(prompt.lengths), self.most, np.int64)
-        most = np.minimum(self.most, self.most_length - prompt.lengths)
-        if (most < 1).any():
-            raise OptionError(
-                f"a prompt has {prompt.lengths.max()} tokens, prompt and text may have {self.most_length} together: "
-                "shorten it, or raise max_length where it is below what the model takes"
-            )
+        most: Ints = np.minimum(self.most, self.most_length - prompt.lengths)
+        if most.min() < 1:
+            raise OptionError(self.no_room(int(prompt.lengths.max())))
         return most
+
+    def most_held(self, prompt: Prompt) -> int:
+        """The most tokens that a row will hold; what a text ends with is not put into its cache.
+
+        Raises:
+            OptionError: a prompt leaves no room for a text.
+        """
+        longest: int = prompt.ids.shape[1]
+        if self.most_length is None:
+            return longest + self.most - 1
+        if longest >= self.most_length:
+            raise OptionError(self.no_room(longest))
+        return min(longest + self.most, self.most_length) - 1
+
+    def no_room(self, length: int) -> str:
+        return (
+            f"a prompt has {length} tokens, prompt and text may have {self.most_length} together: shorten it, or raise "
+            "max_length where it is below what the model takes"
+        )
 
     def least_new(self, prompt: Prompt) -> Ints:
         """How many tokens of each row's text come before an end token may be taken, (batch,)."""
         least: Ints = np.maximum(self.least, self.least_length - prompt.lengths)
         return least
+
+    def has_end(self, tokens: Ints) -> bool:
+        """Whether any of some tokens, (n,), ends a text."""
+        return any(token in self.ends for token in tokens.tolist())
 
     def is_end(self, tokens: Ints) -> NDArray[np.bool_]:
         """Which tokens end a text, in the shape of `tokens`."""

@@ -8,10 +8,9 @@ from importlib.util import find_spec
 import numpy as np
 
 from edgeformer.runtime import names
-from edgeformer.runtime.backends import Floats, Ints, older
+from edgeformer.runtime.backends import Ints, older
 from edgeformer.runtime.backends.onnxruntime_encoder import OnnxRuntimeEncoder
-from edgeformer.runtime.backends.onnxruntime_frames import Spares
-from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Sessions, installed_version
+from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Block, Sessions, installed_version
 from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, Held, SteppingRows
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.encoder_records import EncoderRecord
@@ -54,34 +53,60 @@ class OnnxRuntimeExecutor(GraphExecutor):
         lengths = np.array([len(source) for source in sources], np.int64)
         groups = list(like_lengths(lengths))
         if len(groups) == 1:
-            return OnnxRuntimeRows(self, len(sources), capacity, lengths, self.encode(sources, lengths))
+            return OnnxRuntimeRows(self, len(sources), capacity, lengths, self.read(sources, lengths))
         sizes = self.sizes
-        shape = (len(sources), sizes.num_heads, int(lengths.max()), sizes.head_dim)
-        encoded = [np.zeros(shape, self.dtype) for _ in range(2 * sizes.num_layers)]
+        shape = (2 * sizes.num_layers, len(sources), sizes.num_heads, int(lengths.max()), sizes.head_dim)
+        encoded = np.zeros(shape, self.dtype)
         for group in groups:
-            parts = self.encode([sources[i] for i in group], lengths[group])
-            for whole, part in zip(encoded, parts, strict=True):
-                whole[group, :, : part.shape[2]] = part
-        return OnnxRuntimeRows(self, len(sources), capacity, lengths, encoded)
+            reading = self.read([sources[i] for i in group], lengths[group])
+            part = reading.encoded.array
+            encoded[:, group, :, : part.shape[3]] = part
+            self.spares.keep(reading.shape, reading)
+        return OnnxRuntimeRows(self, len(sources), capacity, lengths, Block(encoded))
 
     def start_empty(self, batch: int, capacity: int) -> OnnxRuntimeRows:
-        return OnnxRuntimeRows(self, batch, capacity, np.empty(0, np.int64), [])
+        return OnnxRuntimeRows(self, batch, capacity, np.empty(0, np.int64), None)
 
-    def encode(self, sources: Sequence[Sequence[int]], lengths: Ints) -> list[Floats]:
-        """Keys and values of each layer, (batch, num_heads, longest source, head_dim) each."""
-        ids = self.padded(sources, lengths)
-        sizes, (batch, source_len) = self.sizes, ids.shape
-        shape = (batch, sizes.num_heads, source_len, sizes.head_dim)
-        encoded: list[Floats] = [np.empty(shape, self.dtype) for _ in range(2 * sizes.num_layers)]
-        binding = Binding(self.sessions["encoder"])
-        binding.inputs({names.INPUT_IDS: ids, names.SOURCE_LENGTHS: lengths})
-        binding.outputs(dict(zip(names.encoded_names(sizes), encoded, strict=True)))
-        binding.run()
-        return encoded
+    def read(self, sources: Sequence[Sequence[int]], lengths: Ints) -> Reading:
+        """Let the encoder read sources of like lengths."""
+        shape = (len(sources), int(lengths.max()))
+        reading: Reading = self.spares.take(shape) or Reading(self, shape)
+        reading.run(sources, lengths)
+        return reading
+
+
+class Reading:
+    """The encoder's run over sources of one shape, bound once, and what it gave.
+
+    Attributes:
+        shape: (batch, longest source).
+        encoded: keys and values of each layer, (batch, num_heads, longest source, head_dim) each.
+    """
+
+    def __init__(self, executor: OnnxRuntimeExecutor, shape: tuple[int, int]) -> None:
+        sizes, self.shape, self.pad = executor.sizes, shape, executor.pad
+        batch, source_len = shape
+        self.ids, self.lengths = np.empty(shape, np.int64), np.empty(batch, np.int64)
+        whole = (2 * sizes.num_layers, batch, sizes.num_heads, source_len, sizes.head_dim)
+        self.encoded = Block(np.empty(whole, executor.dtype))
+        self.nbytes = self.encoded.nbytes
+        self.binding = Binding(executor.sessions["encoder"])
+        self.binding.inputs({names.INPUT_IDS: self.ids, names.SOURCE_LENGTHS: self.lengths})
+        self.binding.outputs(dict(zip(names.encoded_names(sizes), self.encoded.values, strict=True)))
+
+    def run(self, sources: Sequence[Sequence[int]], lengths: Ints) -> None:
+        self.ids[...] = self.pad
+        for row, source in zip(self.ids, sources, strict=True):
+            row[: len(source)] = source
+        self.lengths[...] = lengths
+        self.binding.run()
 
 
 def like_lengths(lengths: Ints) -> Iterator[Ints]:
     """Indices of rows whose lengths are near each other, group by group."""
+    if lengths.min() >= LIKE_LENGTH * lengths.max():
+        yield np.arange(len(lengths))
+        return
     order = np.argsort(-lengths, kind="stable")
     first = 0
     while first < len(order):
@@ -96,75 +121,111 @@ class OnnxRuntimeRows(SteppingRows):
 
     Caches begin small and double as rows grow, since attention may cost as much as the cache is long. Nothing is bound
     or allocated in a step whose shapes are those of the step before.
+
+    Args:
+        read: of the sources: a reading, given back at the end, or copies of several; None where there are no sources.
+
+    Attributes:
+        block: the caches in use, (key and value of each layer, batch, num_kv_heads, capacity, head_dim): the first rows
+            of `store`.
+        sources: the keys and values of the sources, as the encoder gave them.
     """
 
-    caches: Floats
-    encoded: list[Floats]
     comes_apart = True
 
     def __init__(
-        self, executor: OnnxRuntimeExecutor, batch: int, limit: int, source_lengths: Ints, encoded: list[Floats]
+        self,
+        executor: OnnxRuntimeExecutor,
+        batch: int,
+        limit: int,
+        source_lengths: Ints,
+        read: Reading | Block | None,
     ) -> None:
         super().__init__(executor, batch, source_lengths, limit, min(limit, FIRST_CAPACITY))
-        self.encoded = encoded
-        # Rows are copied from one store to the other when some leave; the caches in use are the first rows of a store.
-        self.store = self.caches = self.take_caches(batch, self.capacity)
-        self.other: Floats | None = None
+        self.reading = read if isinstance(read, Reading) else None
+        self.sources = read.encoded if isinstance(read, Reading) else read
+        self.encoded = self.sources.values if self.sources is not None else []
+        # Rows are copied from one store to the other when some leave.
+        self.store = self.take_caches(batch, self.capacity)
+        self.use(self.store)
+        self.other: Block | None = None
 
-    def take_caches(self, batch: int, capacity: int) -> Floats:
-        """All caches in one array, (key and value of each layer, batch, num_kv_heads, capacity, head_dim).
+    @property
+    def nbytes(self) -> int:
+        return self.store.nbytes
+
+    def use(self, block: Block) -> None:
+        self.block, self.caches = block, block.values
+
+    def take_caches(self, batch: int, capacity: int) -> Block:
+        """All caches in one block.
 
         What a spare one holds from before lies behind every row's length, and is finite, so it is never seen.
         """
         sizes = self.executor.sizes
         shape = (2 * sizes.num_layers, batch, sizes.num_kv_heads, capacity, sizes.head_dim)
-        spare: Floats | None = self.executor.spares.take(shape)
-        return np.zeros(shape, self.executor.dtype) if spare is None else spare
+        spare: Block | None = self.executor.spares.take(shape)
+        return Block(np.zeros(shape, self.executor.dtype)) if spare is None else spare
 
     def give_caches(self) -> None:
         for store in (self.store, self.other):
-            if store is not None and store.shape[1] <= Spares.MOST_ROWS:
-                self.executor.spares.keep(store.shape, store)
+            if store is not None:
+                self.executor.spares.keep(store.array.shape, store)
         self.other = None
+
+    def close(self) -> None:
+        super().close()
+        if self.reading is not None:
+            self.executor.spares.keep(self.reading.shape, self.reading)
+            self.reading = None
 
     def reserve(self, length: int) -> None:
         """Make room for rows of this many tokens."""
-        batch, capacity = self.caches.shape[1], self.capacity
+        held = self.block.array
+        batch, capacity = held.shape[1], self.capacity
         self.capacity = self.next_capacity(length)
         grown = self.take_caches(batch, self.capacity)
-        grown[:, :, :, :capacity] = self.caches
+        grown.array[:, :, :, :capacity] = held
         self.give_caches()
-        self.store = self.caches = grown
+        self.store = grown
+        self.use(grown)
 
     def row(self, at: int) -> Held:
         first = at * len(self.source_lengths) // len(self.cache_lengths)  # a source may serve several rows
         source = slice(first, first + 1)
         held = Held(self.executor, self.cache_lengths[at : at + 1], self.source_lengths[source], self.capacity)
-        held.caches = list(self.caches[:, at : at + 1])
-        held.encoded = [array[source] for array in self.encoded]
+        held.caches = Block(self.block.array[:, at : at + 1]).values
+        held.encoded = Block(self.sources.array[:, source]).values if self.sources is not None else []
         return held
 
     def select(self, rows: Ints, sources: Ints | None = None) -> None:
-        _, batch, _, capacity, _ = self.caches.shape
+        _, batch, _, capacity, _ = self.block.array.shape
         if not self.executor.artifact.shared_sources and (sources is not None or len(rows) != batch):
             sources = rows  # each row has a copy of its source, and takes it along
-        if sources is not None and self.executor.sizes.has_source:
-            self.encoded = [array[sources] for array in self.encoded]
-            self.source_lengths = self.source_lengths[sources]
+        if sources is not None and self.sources is not None:
+            self.sources = Block(self.sources.array.take(sources, axis=1))
+            self.encoded, self.source_lengths = self.sources.values, self.source_lengths[sources]
         if len(rows) != batch:
-            if self.other is None or self.other.shape[1] < len(rows):
-                self.other = self.take_caches(len(rows), capacity)
-            kept = self.other[:, : len(rows)]
-            for old, new in zip(self.caches, kept, strict=True):
-                old.take(rows, axis=0, out=new, mode="clip")
-            self.store, self.other, self.caches = self.other, self.store, kept
-            self.cache_lengths = self.cache_lengths[rows]
-            self.longest = int(self.cache_lengths.max())
+            self.resize(rows, capacity)
             return
         (moved,) = np.nonzero(rows != np.arange(batch))
         if len(moved):
             origin = rows[moved]
-            written = self.caches[:, :, :, : self.longest]
+            written = self.block.array[:, :, :, : self.longest]
             written[:, moved] = written[:, origin]
             self.cache_lengths[moved] = self.cache_lengths[origin]
             self.longest = int(self.cache_lengths.max())
+
+    def resize(self, rows: Ints, capacity: int) -> None:
+        """Go on with more rows or fewer."""
+        if self.other is None or self.other.array.shape[1] < len(rows):
+            self.other = self.take_caches(len(rows), capacity)
+        kept = self.other
+        if kept.array.shape[1] > len(rows):
+            kept = Block(kept.array[:, : len(rows)])
+        for old, new in zip(self.block.array, kept.array, strict=True):
+            old.take(rows, axis=0, out=new, mode="clip")
+        self.store, self.other = self.other, self.store
+        self.use(kept)
+        self.cache_lengths = self.cache_lengths[rows]
+        self.longest = int(self.cache_lengths.max())

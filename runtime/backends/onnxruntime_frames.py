@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,34 +16,50 @@ from edgeformer.runtime.backends.onnxruntime_rotation import Tables
 from edgeformer.runtime.backends.onnxruntime_sessions import Binding
 
 if TYPE_CHECKING:
+    import onnxruntime
+
     from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor
 
-Buffers = Iterable[Any]  # keys and values of each layer: arrays of the host, or ONNX Runtime's buffers on a device
+Buffers = Sequence["onnxruntime.OrtValue"]  # keys and values of each layer, on the host or on a device
 
 
 class Spares:
-    """Buffers that were used and can be used again, by shape: binding them anew costs as much as a step."""
+    """Buffers that were used and can be used again: making and binding them anew costs as much as a step.
 
-    MOST = 4  # of each shape
-    MOST_ROWS = 8  # larger batches cost more to keep than to bind anew
-    MOST_SHAPES = 32  # a frame holds on to the caches and sources of its last step
+    Safe in threads. What was kept longest goes first where they become too many or too large.
+    """
+
+    MOST = 128
+    MOST_BYTES = 2**25
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[int, ...], list[Any]] = {}
+        self.kept: OrderedDict[Hashable, list[Any]] = OrderedDict()
+        self.count = self.nbytes = 0
+        self.lock = threading.Lock()
 
-    def take(self, shape: tuple[int, ...]) -> Any:
-        """A buffer of this shape, or None. Safe in threads: list.pop and append are atomic."""
-        try:
-            return self.kept[shape].pop()
-        except (KeyError, IndexError):
-            return None
+    def take(self, key: Hashable) -> Any:
+        """A buffer that was kept under this key, or None."""
+        with self.lock:
+            return self.pop(key) if key in self.kept else None
 
-    def keep(self, shape: tuple[int, ...], buffer: Any) -> None:
-        if shape not in self.kept and len(self.kept) >= self.MOST_SHAPES:
-            self.kept.clear()
-        kept = self.kept.setdefault(shape, [])
-        if len(kept) < self.MOST:
-            kept.append(buffer)
+    def keep(self, key: Hashable, buffer: Any) -> None:
+        """Keep a buffer, which says its `nbytes`, unless it alone is too large."""
+        if buffer.nbytes > self.MOST_BYTES:
+            return
+        with self.lock:
+            self.kept.setdefault(key, []).append(buffer)
+            self.kept.move_to_end(key)
+            self.count, self.nbytes = self.count + 1, self.nbytes + buffer.nbytes
+            while self.count > self.MOST or self.nbytes > self.MOST_BYTES:
+                self.pop(next(iter(self.kept)))
+
+    def pop(self, key: Hashable) -> Any:
+        buffers = self.kept[key]
+        buffer = buffers.pop()
+        if not buffers:
+            del self.kept[key]
+        self.count, self.nbytes = self.count - 1, self.nbytes - buffer.nbytes
+        return buffer
 
 
 class Frame:
@@ -55,12 +73,16 @@ class Frame:
         self.ids, self.positions = np.empty((batch, q_len), np.int64), np.empty((batch, q_len), np.int64)
         self.columns = np.arange(q_len)
         self.logits_at, self.wants_last_column = np.empty((batch, wanted), np.int64), False
-        self.cache_lengths, self.last_positions = np.empty(batch, np.int64), np.empty(batch, np.int32)
+        # A single new token of a row stands where its cache ends.
+        self.cache_lengths = self.positions[:, 0] if q_len == 1 else np.empty(batch, np.int64)
+        self.last_positions = np.empty(batch, np.int32)
         self.total_length, self.source_lengths = np.empty(1, np.int32), np.empty(sources, np.int64)
         self.logits = np.empty((batch, wanted, sizes.vocab_size), np.float32)
+        self.nbytes = self.logits.nbytes
         self.caches: Buffers | None = None
         self.encoded: Buffers | None = None
         self.tables: Tables | None = None
+        self.sources_of: Ints | None = None  # whose lengths `source_lengths` are a copy of
         given: dict[str, NDArray[Any]] = {
             names.INPUT_IDS: self.ids,
             names.CACHE_LENGTHS: self.cache_lengths,
@@ -89,7 +111,9 @@ class Frame:
         if self.tables is not tables:
             self.binding.inputs(tables)
             self.tables = tables
-        self.source_lengths[...] = source_lengths
+        if self.sources_of is not source_lengths:
+            self.source_lengths[...] = source_lengths
+            self.sources_of = source_lengths
 
     def choose(self, lengths: Ints | None, logits_at: Ints | None) -> None:
         """Which positions' logits are wanted: the last of each row's `lengths` where none are named."""
@@ -110,7 +134,7 @@ class Frame:
         self.cache_lengths[...] = cache_lengths
         self.total_length[0] = longest + q_len
         if q_len == 1:
-            self.positions[:, 0] = self.last_positions[...] = cache_lengths
+            self.last_positions[...] = cache_lengths
             return
         np.add(cache_lengths[:, None], self.columns, out=self.positions)
         self.last_positions[...] = self.positions[:, -1]

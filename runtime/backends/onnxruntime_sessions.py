@@ -93,6 +93,23 @@ def input_type(session: onnxruntime.InferenceSession, name: str) -> type[np.floa
     return next(TYPES[value.type] for value in session.get_inputs() if value.name == name)
 
 
+def on_host(array: NDArray[Any]) -> onnxruntime.OrtValue:
+    """ONNX Runtime's value over the memory of an array, which must be in one piece: to bind it costs little."""
+    import onnxruntime
+
+    if not array.flags.c_contiguous:
+        raise ValueError(f"an array of shape {array.shape} is not in one piece of memory")
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+
+
+class Block:
+    """Arrays of one shape in one piece of memory, the first axis counting them, with a value over each to bind."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array, self.nbytes = array, array.nbytes
+        self.values = [on_host(part) for part in array]
+
+
 class Binding:
     """Arrays and device buffers bound to a session by address: kept alive here, read and written in place."""
 

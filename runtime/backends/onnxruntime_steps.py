@@ -15,6 +15,8 @@ from edgeformer.runtime.backends.onnxruntime_rotation import RotationTables, Tab
 from edgeformer.runtime.backends.onnxruntime_sessions import Sessions, input_type
 from edgeformer.runtime.bundle import ROLES, Artifact, Bundle
 
+MOST_COLUMNS = 32  # of a frame that is kept: longer steps are prompts, whose lengths seldom come again
+
 
 class GraphExecutor:
     """The encoder and step graphs of an artifact, loaded.
@@ -57,6 +59,8 @@ class Held:
             reads no source.
         cache_lengths: (batch,), tokens that each row holds.
         longest: the most of them.
+        source_lengths: (sources,); never changed in place.
+        nbytes: of the caches, where they are kept for other rows.
     """
 
     caches: Buffers
@@ -67,6 +71,10 @@ class Held:
         self.cache_lengths, self.source_lengths = cache_lengths, source_lengths
         self.longest = int(cache_lengths.max())
         self.frame: Frame | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return 0
 
     def use_frame(self, q_len: int, wanted: int) -> Frame:
         shape = (len(self.cache_lengths), len(self.source_lengths), q_len, wanted)
@@ -79,7 +87,8 @@ class Held:
 
     def give_frame(self) -> None:
         frame = self.frame
-        if frame is not None and not frame.copied and frame.shape[0] <= Spares.MOST_ROWS and frame.shape[2] == 1:
+        if frame is not None and not frame.copied and frame.shape[2] <= MOST_COLUMNS:
+            frame.nbytes = frame.logits.nbytes + self.nbytes  # it holds on to what it is bound to
             self.executor.spares.keep(frame.shape, frame)
         self.frame = None
 

@@ -54,7 +54,7 @@ def test_tokens_chosen_by_the_session_are_those_that_the_search_would_take(
     assert [one.token_ids for one in found] == [one.token_ids for one in expected]
     assert [one.finish_reason for one in found] == [one.finish_reason for one in expected]
     assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
-    assert len({len(one.token_ids) for one in found}) > 3
+    assert len({len(one.token_ids) for one in found}) > 2
     # While the end token is forbidden, the likeliest token may be that one: the search chooses then.
     assert rows.gave_logits == least
     assert rows.chose > 0
