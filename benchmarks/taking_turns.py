@@ -27,7 +27,7 @@ class WorkerError(EdgeformerError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Engine:
-    """A worker's command line, without --threads and --words, which every worker takes."""
+    """A worker's command line, without --threads and what all workers of a run are given."""
 
     name: str
     command: tuple[str, ...]
@@ -74,10 +74,10 @@ class Worker:
         WorkerError: it ended before it was ready.
     """
 
-    def __init__(self, engine: Engine, setting: Setting) -> None:
+    def __init__(self, engine: Engine, threads: int, arguments: Sequence[str]) -> None:
         self.engine = engine
-        command = [*engine.command, "--threads", str(setting.threads), "--words", str(setting.words_file)]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(setting.threads)}
+        command = [*engine.command, "--threads", str(threads), *arguments]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         begin = time.perf_counter()
         # In a session of its own, it does not take part in a Ctrl-C, but ends with its input.
         self.process = subprocess.Popen(
@@ -137,7 +137,8 @@ def take_turns(
         WorkerError: a worker ended or refused.
     """
     with ExitStack() as running:
-        workers = [running.enter_context(Worker(engine, setting)) for engine in engines]
+        given = ("--words", str(setting.words_file))
+        workers = [running.enter_context(Worker(engine, setting.threads, given)) for engine in engines]
         replies: dict[str, list[dict[str, Any]]] = {engine.name: [] for engine in engines}
         outputs: dict[str, list[str]] = {}
         for number in range(rounds):
