@@ -84,6 +84,13 @@ def run(
     no_repeat_ngram_size: Annotated[
         int | None, typer.Option("--no-repeat-ngram-size", help="No run of so many tokens comes twice.")
     ] = None,
+    prompt_lookup_num_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--prompt-lookup-num-tokens",
+            help="Greedy search guesses so many tokens at most: the same text, in fewer steps where it repeats itself.",
+        ),
+    ] = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="Inputs are messages to answer, written as the model's chats are.")
     ] = False,
@@ -152,6 +159,7 @@ def run(
         "seed": seed,
         "repetition_penalty": repetition_penalty,
         "no_repeat_ngram_size": no_repeat_ngram_size,
+        "prompt_lookup_num_tokens": prompt_lookup_num_tokens,
     }
     of_encoders = {"pairs": pairs, "truncate": truncate}
     if read_manifest(bundle).kind == "encoder":

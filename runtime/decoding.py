@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
-from edgeformer.runtime.backends import Rows
+from edgeformer.runtime.backends import Floats, Ints, RewindingRows, Rows
 from edgeformer.runtime.beam import beam_search
 from edgeformer.runtime.errors import OptionError
-from edgeformer.runtime.greedy import greedy
+from edgeformer.runtime.greedy import collect, greedy_steps
+from edgeformer.runtime.lookup import Lookup, lookup_steps
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.processors import Processor, processors_of
 from edgeformer.runtime.prompts import Limits, Prompt
@@ -23,20 +25,35 @@ class Decoding:
     Attributes:
         options, limits: what was asked for.
         processors: what that asks of each step.
+        lookup: how tokens are guessed; None where they are not.
     """
 
     options: GenerationConfig
     limits: Limits
     processors: tuple[Processor, ...]
+    lookup: Lookup | None = None
 
     @classmethod
-    def of(cls, options: GenerationConfig, limits: Limits, vocab_size: int) -> Decoding:
+    def of(
+        cls, options: GenerationConfig, limits: Limits, vocab_size: int, step_noise: float | None = None
+    ) -> Decoding:
         """What options say of a model.
 
+        Args:
+            step_noise: as in `RewindingExecutor`; None where rows cannot be rewound.
+
         Raises:
-            OptionError: ids outside the vocabulary.
+            OptionError: ids outside the vocabulary; drafts where rows cannot be rewound.
         """
-        return cls(options, limits, processors_of(options, limits, vocab_size))
+        lookup = None
+        if (most := options.prompt_lookup_num_tokens) > 0:
+            if step_noise is None:
+                raise OptionError(
+                    f"prompt_lookup_num_tokens is {most}, and what runs here cannot take back tokens that were "
+                    "guessed: set it to 0, or run an artifact of ort-cpu"
+                )
+            lookup = Lookup(most, step_noise)
+        return cls(options, limits, processors_of(options, limits, vocab_size), lookup)
 
     @property
     def rows_each(self) -> int:
@@ -62,8 +79,27 @@ class Decoding:
         """What draws tokens for inputs with these seeds; None where none are drawn."""
         return Sampler(self.options, seeds) if self.options.do_sample else None
 
+    def steps(
+        self,
+        rows: Rows,
+        prompt: Prompt,
+        seeds: Sequence[int],
+        on_step: Callable[[], None] = lambda: None,
+        source: Sequence[int] = (),
+    ) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Tokens as they come, where no beams are searched; arguments are those of `run`."""
+        if self.lookup is not None:
+            one = cast("RewindingRows", rows)
+            return lookup_steps(one, prompt, self.limits, self.lookup, self.processors, on_step, source)
+        return greedy_steps(rows, prompt, self.limits, self.processors, self.sampler(seeds), on_step)
+
     def run(
-        self, rows: Rows, prompt: Prompt, seeds: Sequence[int], on_step: Callable[[], None]
+        self,
+        rows: Rows,
+        prompt: Prompt,
+        seeds: Sequence[int],
+        on_step: Callable[[], None],
+        source: Sequence[int] = (),
     ) -> list[list[Hypothesis]]:
         """Texts of each row's prompt: the n-best, best first, or as many as were to be drawn.
 
@@ -71,9 +107,11 @@ class Decoding:
             rows: fresh rows, as many as the prompt has.
             seeds: one for each.
             on_step: called after every step.
+            source: tokens to look for drafts in, beside those of the prompt.
         """
         if self.options.num_beams > 1:
             return beam_search(rows, prompt, self.limits, self.options, self.processors, on_step)
-        found = greedy(rows, prompt, self.limits, self.processors, self.sampler(seeds), on_step)
         each = self.options.num_return_sequences
+        steps = self.steps(rows, prompt, seeds, on_step, source)
+        found = collect(steps, len(prompt.ids) * each, self.limits.ends)
         return [found[first : first + each] for first in range(0, len(found), each)]

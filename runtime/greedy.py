@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -21,7 +21,12 @@ ENDED_SHARE = 0.1
 
 
 def greedy_steps(
-    rows: Rows, prompt: Prompt, limits: Limits, processors: Sequence[Processor] = (), sampler: Sampler | None = None
+    rows: Rows,
+    prompt: Prompt,
+    limits: Limits,
+    processors: Sequence[Processor] = (),
+    sampler: Sampler | None = None,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Ints, Ints, Floats]]:
     """One item a step: which rows are still going, their new tokens, and the tokens' log-probabilities.
 
@@ -32,6 +37,7 @@ def greedy_steps(
         rows: fresh rows, as many as the prompt has; where the sampler makes copies, each becomes as many.
         processors: of `processors_of`, which `limits.least` is among.
         sampler: draws the tokens; the likeliest are taken where it is None.
+        on_step: called after every step.
 
     Raises:
         OptionError: a prompt leaves no room for a text, or the processors no token to take.
@@ -59,8 +65,8 @@ def greedy_steps(
         new, new_log_probs = tokens, log_probs
         if len(at) < len(tokens):
             new, new_log_probs = tokens[at], log_probs[at]
-        if processors and (new_log_probs == -np.inf).any():
-            raise OptionError("the options leave a row no token to take: bad words, suppressed or repeated tokens")
+        require_choice(processors, new_log_probs)
+        on_step()
         yield going, new, new_log_probs
         if step >= shortest or limits.has_end(new):
             left = ~limits.is_end(new) & (most[going] > step)
@@ -74,6 +80,16 @@ def greedy_steps(
                 tokens, at = tokens[at], np.arange(len(at))
         chosen.append(tokens)
         inputs = tokens[:, None]
+
+
+def require_choice(processors: Sequence[Processor], log_probs: Floats) -> None:
+    """Refuse tokens that were taken for lack of any other.
+
+    Raises:
+        OptionError: processors left a row none.
+    """
+    if processors and (log_probs == -np.inf).any():
+        raise OptionError("the options leave a row no token to take: bad words, suppressed or repeated tokens")
 
 
 class Choice:
@@ -146,27 +162,20 @@ class Choice:
             self.history.select(rows)
 
 
-def greedy(
-    rows: Rows,
-    prompt: Prompt,
-    limits: Limits,
-    processors: Sequence[Processor] = (),
-    sampler: Sampler | None = None,
-    on_step: Callable[[], None] = lambda: None,
-) -> list[Hypothesis]:
-    """Generate every row to its end; arguments and errors are those of `greedy_steps`.
+def collect(steps: Iterable[tuple[Ints, Ints, Floats]], texts: int, ends: Sequence[int]) -> list[Hypothesis]:
+    """Texts of the tokens that steps give.
 
     Args:
-        on_step: called after every step.
+        steps: as `greedy_steps` gives them.
+        texts: how many there are.
+        ends: tokens that end one.
     """
-    batch = len(prompt.ids) * (sampler.copies if sampler else 1)
-    ids: list[list[int]] = [[] for _ in range(batch)]
-    scores, reasons = [0.0] * batch, list[FinishReason](["length"] * batch)
-    for going, tokens, log_probs in greedy_steps(rows, prompt, limits, processors, sampler):
-        on_step()
+    ids: list[list[int]] = [[] for _ in range(texts)]
+    scores, reasons = [0.0] * texts, list[FinishReason](["length"] * texts)
+    for going, tokens, log_probs in steps:
         for row, token, log_prob in zip(going.tolist(), tokens.tolist(), log_probs.tolist(), strict=True):
             scores[row] += log_prob
-            if token in limits.ends:
+            if token in ends:
                 reasons[row] = "stop"
             else:
                 ids[row].append(token)

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformer.runtime import memory_plan
-from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of, bounds_of
+from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of, bounds_of, step_noise_of
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.decoding import Decoding
 from edgeformer.runtime.errors import InputError, OptionError
 from edgeformer.runtime.given import check_whole, is_list
-from edgeformer.runtime.greedy import greedy_steps
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import log_softmax
 from edgeformer.runtime.prompts import Limits, Prompt
@@ -68,7 +67,7 @@ class Model:
             inputs: texts, or rows of token ids as the tokenizer would give them; a single one counts as a list of one.
             config: options; the checkpoint's own where it is None.
             batch_size: most inputs that are computed together; inputs of like lengths are, and never more than the
-                artifact takes.
+                artifact takes. Where tokens are guessed, each input is computed alone.
             on_done: called with the number of inputs after each batch.
 
         Returns:
@@ -87,7 +86,7 @@ class Model:
             raise OptionError(f"batch_size is {batch_size}, expected at least 1")
         decoding = self.decoding(config)
         seeds = decoding.seeds(len(sources))
-        batch_size = min(batch_size, self.most_rows() // decoding.rows_each)
+        batch_size = 1 if decoding.lookup else min(batch_size, self.most_rows() // decoding.rows_each)
         generations: dict[int, Generation] = {}
         by_length = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
         for first in range(0, len(sources), batch_size):
@@ -102,7 +101,7 @@ class Model:
         rows, prompt = self.start(sources, decoding.limits)
         clock.encoded()
         with closing(rows):
-            found = decoding.run(rows, prompt, seeds, clock.stepped)
+            found = decoding.run(rows, prompt, seeds, clock.stepped, self.to_look_in(sources[0]))
         timings = clock.timings()
         return [Generation(tuple([self.with_text(one) for one in several]), timings) for several in found]
 
@@ -113,6 +112,11 @@ class Model:
             return self.executor.start_empty(len(sources), limits.most_held(prompt)), prompt
         prompt = Prompt.of([[self.tokens.start]] * len(sources))
         return self.executor.start(sources, limits.most_held(prompt)), prompt
+
+    def to_look_in(self, source: list[int]) -> list[int]:
+        """A source, where texts are in its vocabulary: what it holds may come again in the text."""
+        shared = self.kind == "encoder-decoder" and self.text.source is self.text.target
+        return source if shared and self.sizes.source_vocab_size == self.sizes.vocab_size else []
 
     def prompt(self, rows: list[list[int]]) -> Prompt:
         """A language model's prompts; where one is empty, the start token."""
@@ -143,8 +147,8 @@ class Model:
         limits = decoding.limits
         rows, prompt = self.start([source], limits)
         with closing(rows):
-            sampler = decoding.sampler(decoding.seeds(1))
-            for _, tokens, _ in greedy_steps(rows, prompt, limits, decoding.processors, sampler):
+            steps = decoding.steps(rows, prompt, decoding.seeds(1), source=self.to_look_in(source))
+            for _, tokens, _ in steps:
                 if tokens[0] not in limits.ends:
                     yield int(tokens[0])
 
@@ -328,7 +332,7 @@ class Model:
             raise OptionError(f"{beyond[0]} is {getattr(config, beyond[0])}, {had}")
         ends = config.ends or self.generation_config.ends or self.tokens.ends
         limits = Limits.of(config, ends, positions)
-        decoding = Decoding.of(config, limits, self.sizes.vocab_size)
+        decoding = Decoding.of(config, limits, self.sizes.vocab_size, step_noise_of(self.executor))
         going_on = self.sizes.vocab_size - len(limits.ends)
         if 1 < config.num_beams > going_on:
             raise OptionError(

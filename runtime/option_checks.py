@@ -119,6 +119,7 @@ CHECKS: dict[str, Check] = {
     "forced_eos_token_id": optional(Check(ONE_OR_MORE, some_tokens)),
     "eos_token_id": optional(Check(ONE_OR_MORE, some_tokens)),
     "renormalize_logits": Check("True or False", yes_or_no),
+    "prompt_lookup_num_tokens": whole(0),
 }
 
 
@@ -144,6 +145,9 @@ def problems_of(values: Mapping[str, Any]) -> Iterator[str]:
             f"num_return_sequences is {several}, but a search of {beams} beams ends with {beams}: raise num_beams, "
             "or set do_sample"
         )
+    if (guessed := values["prompt_lookup_num_tokens"]) and (values["do_sample"] or beams > 1):
+        other = "do_sample is True" if values["do_sample"] else f"num_beams is {beams}"
+        yield f"prompt_lookup_num_tokens is {guessed}, but only greedy search guesses tokens, and {other}"
     for name in ("forced_bos_token_id", "forced_eos_token_id"):
         forced = values[name]
         forced = forced if isinstance(forced, Sequence) else () if forced is None else (forced,)

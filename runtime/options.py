@@ -22,7 +22,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")  # options that do
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
-    """Options of `generate` and `stream`. Every one of them changes the result, or is refused.
+    """Options of `generate` and `stream`. Every one of them changes the result or the time it takes, or is refused.
 
     `length_penalty` and `early_stopping` are of beam search alone: greedy search and sampling do not read them. What
     looks at the tokens so far looks at a language model's prompt as well; after an encoder, at the decoder's tokens,
@@ -58,6 +58,9 @@ class GenerationConfig:
         eos_token_id: token or tokens, each of which ends a text; None for the model's own.
         renormalize_logits: a search makes probabilities sum to 1 again after the options above have changed them;
             greedy search and sampling, which only compare them, give the same either way.
+        prompt_lookup_num_tokens: greedy search guesses so many tokens at most, those that followed the same ones in the
+            prompt or the text, and computes them in one step; 0 for none. It changes no text, only how many steps it
+            takes. Inputs are computed one by one then.
 
     Raises:
         OptionError: values out of range, or options that contradict each other; all of them at once.
@@ -86,6 +89,7 @@ class GenerationConfig:
     forced_eos_token_id: int | Sequence[int] | None = None
     eos_token_id: int | Sequence[int] | None = None
     renormalize_logits: bool = False
+    prompt_lookup_num_tokens: int = 0
 
     def __post_init__(self) -> None:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -108,7 +112,8 @@ class GenerationConfig:
         """These options with some of them changed, and without those that the changes displace.
 
         A greatest length in new tokens displaces one in all tokens, and the reverse; the same of least lengths.
-        Several beams turn sampling off, sampling several beams; and where sampling goes, so do its options.
+        Several beams turn sampling off, sampling several beams, and both turn off guesses; where sampling goes, so do
+        its options.
 
         Raises:
             OptionError: as for new options; an unknown name.
@@ -117,9 +122,9 @@ class GenerationConfig:
             raise OptionError(f"not supported: {', '.join(unknown)}; supported: {', '.join(sorted(DEFAULTS))}")
         displaced = {DISPLACES[name] for name in changes if name in DISPLACES}
         if changes.get("num_beams", 1) != 1:
-            displaced.add("do_sample")
+            displaced |= {"do_sample", "prompt_lookup_num_tokens"}
         if changes.get("do_sample"):
-            displaced.add("num_beams")
+            displaced |= {"num_beams", "prompt_lookup_num_tokens"}
         values = {name: getattr(self, name) for name in DEFAULTS}
         values |= {name: DEFAULTS[name] for name in displaced} | changes
         if not values["do_sample"]:

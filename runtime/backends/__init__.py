@@ -65,6 +65,13 @@ class ChoosingRows(Rows, Protocol):
         """
 
 
+class RewindingRows(Rows, Protocol):
+    """Rows that can forget their last tokens: to guess some costs nothing but the step that computes them."""
+
+    def rewind(self, lengths: Ints) -> None:
+        """Forget what each row holds beyond so many tokens, (batch,)."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bounds:
     """The most that a loaded artifact takes; None where only memory bounds it.
@@ -107,6 +114,18 @@ class BoundedExecutor(Executor, Protocol):
     bounds: Bounds
 
 
+@runtime_checkable
+class RewindingExecutor(Executor, Protocol):
+    """A loaded artifact whose rows can be rewound.
+
+    Attributes:
+        step_noise: how much a logit may depend on the number of tokens in a step, as a share of the distance between
+            the largest and the least: kernels add in another order, and quantized activations make more of it.
+    """
+
+    step_noise: float
+
+
 class Backend(Protocol):
     """Runs artifacts of one kind."""
 
@@ -122,6 +141,11 @@ class Backend(Protocol):
 def bounds_of(executor: Executor) -> Bounds:
     """What an executor takes at most."""
     return executor.bounds if isinstance(executor, BoundedExecutor) else Bounds()
+
+
+def step_noise_of(executor: Executor) -> float | None:
+    """An executor's `step_noise`, None where its rows cannot be rewound."""
+    return executor.step_noise if isinstance(executor, RewindingExecutor) else None
 
 
 def backends() -> dict[str, Backend]:

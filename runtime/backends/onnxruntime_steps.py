@@ -18,6 +18,10 @@ from edgeformer.runtime.bundle import ROLES, Artifact, Bundle
 MOST_COLUMNS = 32  # of a frame that is kept: longer steps are prompts, whose lengths seldom come again
 
 
+# Shares of the range of a step's logits that a logit was seen to differ by, with a wide margin: see docs/speed.md.
+EXACT_NOISE, ROUNDED_NOISE = 1e-4, 0.025
+
+
 class GraphExecutor:
     """The encoder and step graphs of an artifact, loaded.
 
@@ -29,6 +33,7 @@ class GraphExecutor:
         self.sizes, self.artifact, self.device = bundle.manifest.sizes, artifact, device
         self.pad = bundle.manifest.tokens.pad
         self.sessions = {role: sessions.open(role) for role in ROLES[bundle.manifest.kind]}
+        self.step_noise = EXACT_NOISE if artifact.precision == "fp32" else ROUNDED_NOISE
         self.decoder = self.sessions["decoder"]
         self.decoder_inputs = {value.name for value in self.decoder.get_inputs()}
         self.dtype = input_type(self.decoder, names.past_names(self.sizes)[0])
@@ -142,6 +147,11 @@ class SteppingRows(Held, abc.ABC):
         if length > self.limit:
             raise ValueError(f"a row would hold {length} tokens; {self.limit} were asked for")
         return min(self.limit, max(length, 2 * self.capacity))
+
+    def rewind(self, lengths: Ints) -> None:
+        """What is beyond a row's length is never seen."""
+        self.cache_lengths[...] = lengths
+        self.longest = int(lengths.max())
 
     def close(self) -> None:
         self.give_frame()

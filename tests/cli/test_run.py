@@ -119,6 +119,7 @@ def test_streaming_prints_the_same(cli: Callable[..., Any], tiny_bundle: Path, w
         (("--min-new-tokens", 9), {"min_new_tokens": 9}),
         (("--repetition-penalty", 1.5), {"repetition_penalty": 1.5}),
         (("--no-repeat-ngram-size", 2), {"no_repeat_ngram_size": 2}),
+        (("--prompt-lookup-num-tokens", 5), {"prompt_lookup_num_tokens": 5}),
         (("--do-sample",), {"do_sample": True}),
         (("--no-do-sample",), {}),
         (

@@ -7,7 +7,7 @@ import pytest
 
 from edgeformer.runtime import GenerationConfig, Model
 from edgeformer.runtime.backends import ChoosingRows, Floats, Ints, Rows
-from edgeformer.runtime.greedy import greedy
+from edgeformer.runtime.greedy import collect, greedy_steps
 from edgeformer.runtime.probabilities import log_softmax
 from edgeformer.runtime.processors import processors_of
 from edgeformer.runtime.prompts import Limits, Prompt
@@ -47,10 +47,11 @@ def test_tokens_chosen_by_the_session_are_those_that_the_search_would_take(
     limits = Limits(fast.tokens.ends, least, 12)
     processors = processors_of(GenerationConfig(), limits, fast.sizes.vocab_size)
     prompt = Prompt.of([[fast.tokens.start]] * len(sources))
-    expected = greedy(fast.executor.start(sources, 12), prompt, limits, processors)
+    steps = greedy_steps(fast.executor.start(sources, 12), prompt, limits, processors)
+    expected = collect(steps, len(sources), limits.ends)
     rows = Choosing(fast.executor.start(sources, 12))
     assert isinstance(rows, ChoosingRows)
-    found = greedy(rows, prompt, limits, processors)
+    found = collect(greedy_steps(rows, prompt, limits, processors), len(sources), limits.ends)
     assert [one.token_ids for one in found] == [one.token_ids for one in expected]
     assert [one.finish_reason for one in found] == [one.finish_reason for one in expected]
     assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
