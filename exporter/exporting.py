@@ -182,4 +182,5 @@ def plain_ids(folder: Path, tokens: Tokens, vocab_size: int) -> list[int]:
     """Ids that a source may be made of: the tokenizer's, or all where there is none, but those with a meaning."""
     path = folder / "tokenizer.json"
     known = set(Tokenizer.from_file(str(path)).get_vocab().values()) if path.is_file() else set(range(vocab_size))
-    return sorted(i for i in known - {tokens.pad, tokens.start, *tokens.ends} if i < vocab_size)
+    plain = sorted(i for i in known - {tokens.pad, tokens.start, *tokens.ends} if i < vocab_size)
+    return plain or list(range(vocab_size))  # of a tokenizer that knows no others

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from torch import nn
 
 from edgeformer.models import protocols
+from edgeformer.models.configs.keys import wrong_size
 from edgeformer.runtime.errors import ModuleError
 
 NEEDED = {
@@ -128,8 +129,8 @@ def senseless(config: Any) -> list[str]:
 
 
 def wrong_sizes(config: Any, names: list[str]) -> list[str]:
-    wrong = [name for name in names if type(getattr(config, name)) is not int or getattr(config, name) < 1]
-    return [f"config.{name} is {getattr(config, name)!r}, expected a whole number of at least 1" for name in wrong]
+    found = (wrong_size(name, getattr(config, name)) for name in names)
+    return [f"config.{problem}" for problem in found if problem is not None]
 
 
 def senseless_encoder(config: Any) -> list[str]:

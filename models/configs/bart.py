@@ -7,7 +7,7 @@ from typing import Literal
 
 from edgeformer.models.configs.activations import ACTIVATIONS, Activation
 from edgeformer.models.configs.encoder_decoders import encoder_decoder_tokens, refuse_other_models
-from edgeformer.models.configs.keys import Keys
+from edgeformer.models.configs.keys import MOST_TABLE, Keys
 
 NormPlacement = Literal["post", "pre"]
 
@@ -195,6 +195,11 @@ def wrong_widths(config: BartConfig) -> list[str]:
         for side, stack in sides.items()
         if stack.d_model % stack.num_heads
     ]
+    if config.sinusoidal and config.max_positions * config.d_model > MOST_TABLE:
+        problems.append(
+            f"max_position_embeddings {config.max_positions} times d_model {config.d_model} are more sinusoids than "
+            f"{MOST_TABLE}"
+        )
     if config.sinusoidal and config.d_model % 2:
         problems.append(f"d_model {config.d_model} is odd; sinusoidal positions come in pairs of sine and cosine")
     return problems

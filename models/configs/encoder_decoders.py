@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from edgeformer.models.configs.keys import Keys
+from edgeformer.models.configs.keys import Keys, shown
 from edgeformer.models.configs.special_tokens import GENERATION, TOKENS
 
 # The ends of Hugging Face's class names of models that write.
@@ -50,8 +50,10 @@ def refuse_other_models(keys: Keys) -> None:
     keys.ignore("chunk_size_feed_forward", "sep_token_id", "_num_labels", "num_hidden_layers")
     names = keys.raw("architectures", [])
     if not isinstance(names, list):
-        keys.problem(f"architectures is {names!r}, expected a list of names")
+        keys.problem(f"architectures is {shown(names)}, expected a list of names")
         return
-    for name in names:
-        if not str(name).endswith(WRITERS) or str(name).endswith("EncoderModel"):
-            keys.problem(f"architectures names {name!r}, which is not supported: only models that read and write are")
+    for name in dict.fromkeys(map(str, names)):
+        if not name.endswith(WRITERS) or name.endswith("EncoderModel"):
+            keys.problem(
+                f"architectures names {shown(name)}, which is not supported: only models that read and write are"
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from edgeformer.models.configs.keys import Keys, is_whole
+from edgeformer.models.configs.keys import Keys, is_whole, shown
 from edgeformer.models.configs.sentence_encoders import Pooling, is_sentence_encoder, read_pooling
 
 Head = Literal["hidden-states", "embedding", "sequence-classes", "token-classes", "masked-tokens"]
@@ -64,12 +64,12 @@ def read_kind(keys: Keys) -> Head:
         return "hidden-states"
     known = ", ".join(f"...{end}" for end in HEADS)
     if not isinstance(names, list) or len(names) > 1 or not isinstance(names[0], str):
-        keys.problem(f"architectures is {names!r}, expected a list of one name: {known}")
+        keys.problem(f"architectures is {shown(names)}, expected a list of one name: {known}")
         return "hidden-states"
     for end, head in HEADS.items():
         if names[0].endswith(end) and not names[0].endswith("LMHeadModel"):
             return head
-    keys.problem(f"architectures is {names!r}, and such a head is not supported: only {known} are")
+    keys.problem(f"architectures is {shown(names)}, and such a head is not supported: only {known} are")
     return "hidden-states"
 
 
@@ -111,5 +111,6 @@ def read_activation(keys: Keys) -> Scoring | None:
         return None
     found = ACTIVATIONS.get(str(name).rpartition(".")[2])
     if found is None:
-        keys.problem(f"a cross-encoder's activation is {name!r}, expected one of {', '.join(ACTIVATIONS)}")
+        key = CROSS_ENCODER_BEFORE if described == {} else CROSS_ENCODER
+        keys.problem(f"{key}: a cross-encoder's activation is {shown(name)}, expected one of {', '.join(ACTIVATIONS)}")
     return found

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from edgeformer.runtime.errors import ConfigError
 
@@ -34,6 +33,32 @@ HARMLESS = frozenset(
 )
 REQUIRED: Any = object()
 
+# The most that a size may be: many times what any model has, and too little for a mistake to take all memory.
+MOST, MOST_LAYERS, MOST_WIDTH = (1 << 31) - 1, 4096, 1 << 20
+MOST_VOCABULARY, MOST_POSITIONS, MOST_DISTANCE = 1 << 24, 1 << 27, 1 << 20
+MOST_TABLE = 1 << 30  # numbers in a table that is computed, and not in the checkpoint
+LIMITS: dict[str, int] = {
+    name: most
+    for most, names in (
+        (
+            MOST_LAYERS,
+            "num_hidden_layers n_layer n_layers num_layers num_decoder_layers num_encoder_layers encoder_layers "
+            "decoder_layers",
+        ),
+        (
+            MOST_WIDTH,
+            "hidden_size n_embd d_model dim intermediate_size n_inner d_ff hidden_dim encoder_ffn_dim decoder_ffn_dim "
+            "head_dim d_kv num_attention_heads num_key_value_heads n_head n_heads num_heads num_kv_heads "
+            "encoder_attention_heads decoder_attention_heads num_labels type_vocab_size extra_pos_embeddings",
+        ),
+        (MOST_VOCABULARY, "vocab_size decoder_vocab_size"),
+        (MOST_POSITIONS, "max_position_embeddings n_positions max_positions original_max_position_embeddings"),
+        (MOST_DISTANCE, "relative_attention_num_buckets relative_attention_max_distance"),
+    )
+    for name in names.split()
+}
+LEAST_NUMBER, MOST_NUMBER = 1e-30, 1e30  # float32 holds them, and what is computed of a few of them
+
 
 def is_whole(value: object) -> bool:
     """JSON's true is no 1."""
@@ -42,6 +67,26 @@ def is_whole(value: object) -> bool:
 
 def is_number(value: object) -> bool:
     return is_whole(value) or isinstance(value, float)
+
+
+def is_positive(value: Any) -> bool:
+    """Whether it is a number above 0 that is neither too small nor too large to compute with."""
+    return is_number(value) and LEAST_NUMBER <= value <= MOST_NUMBER
+
+
+def shown(value: object) -> str:
+    """A value as a message has it: not all of a long one."""
+    if is_whole(value) and abs(cast("int", value)) > 10**40:  # Python refuses to write the largest
+        return "a whole number of more than 40 digits"
+    return f"{value!r:.200}"
+
+
+def wrong_size(name: str, value: Any, least: int = 1) -> str | None:
+    """What is wrong with a size: it is a whole number of at least `least`, and not beyond what `LIMITS` has for it."""
+    if not is_whole(value) or value < least:
+        return f"{name} is {shown(value)}, expected a whole number of at least {least}"
+    most = LIMITS.get(name, MOST)
+    return None if value <= most else f"{name} is {shown(value)}, expected at most {most}"
 
 
 class Keys:
@@ -78,7 +123,7 @@ class Keys:
             return
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self.problem(f"{name} is not JSON: {error}")
             return
         if not isinstance(values, dict):
@@ -90,23 +135,24 @@ class Keys:
         self.problems.append(text)
 
     def whole(self, name: str, default: int = REQUIRED, least: int = 1) -> int:
-        """A whole number of at least `least`."""
+        """A whole number of at least `least`, and not beyond what `LIMITS` has for its name."""
         value = self.raw(name, default)
         if value is REQUIRED:
             self.problem(f"key {name!r} is missing")
-        elif not is_whole(value) or value < least:
-            self.problem(f"{name} is {value!r}, expected a whole number of at least {least}")
+        elif (problem := wrong_size(name, value, least)) is not None:
+            self.problem(problem)
         else:
             return int(value)
         return max(least, 1)
 
     def number(self, name: str, default: float = REQUIRED) -> float:
-        """A finite number above 0."""
+        """A number above 0, from 1e-30 to 1e30."""
         value = self.raw(name, default)
         if value is REQUIRED:
             self.problem(f"key {name!r} is missing")
-        elif not is_number(value) or not 0 < value < math.inf:
-            self.problem(f"{name} is {value!r}, expected a number above 0")
+        elif not is_positive(value):
+            within = f", from {LEAST_NUMBER} to {MOST_NUMBER}" if is_number(value) and value > 0 else ""
+            self.problem(f"{name} is {shown(value)}, expected a number above 0{within}")
         else:
             return float(value)
         return 1.0
@@ -114,7 +160,7 @@ class Keys:
     def flag(self, name: str, default: bool) -> bool:
         value = self.raw(name, default)
         if not isinstance(value, bool):
-            self.problem(f"{name} is {value!r}, expected true or false")
+            self.problem(f"{name} is {shown(value)}, expected true or false")
             return default
         return value
 
@@ -124,7 +170,7 @@ class Keys:
         if value is REQUIRED:
             self.problem(f"key {name!r} is missing")
         elif not isinstance(value, str) or value not in choices:
-            self.problem(f"{name} is {value!r}, expected one of {', '.join(choices)}")
+            self.problem(f"{name} is {shown(value)}, expected one of {', '.join(choices)}")
         else:
             return choices[value]
         return next(iter(choices.values()))
@@ -133,7 +179,7 @@ class Keys:
         """A token's id, or None where the key is missing and has no default."""
         value = self.raw(name, default)
         if value is not None and (not is_whole(value) or not 0 <= value < vocab_size):
-            self.problem(f"{name} is {value!r}, outside the vocabulary of {vocab_size}")
+            self.problem(f"{name} is {shown(value)}, outside the vocabulary of {vocab_size}")
             return default
         return None if value is None else int(value)
 
@@ -142,7 +188,7 @@ class Keys:
         value = self.raw(name, [])
         ids = value if isinstance(value, list) else [value]
         if wrong := [i for i in ids if not is_whole(i) or not 0 <= i < vocab_size]:
-            self.problem(f"{name} is {wrong!r}, outside the vocabulary of {vocab_size}")
+            self.problem(f"{name} is {shown(wrong)}, outside the vocabulary of {vocab_size}")
             return ()
         return tuple(ids)
 
@@ -150,8 +196,8 @@ class Keys:
         """Refuse a key whose value, where it is given, is none of those that are computed here."""
         value = self.raw(name)
         if value is not None and not any(type(value) is type(a) and value == a for a in allowed):
-            shown = " or ".join(map(repr, allowed))
-            self.problem(f"{name} is {value!r}, which is not supported: only {shown} is")
+            known = " or ".join(map(repr, allowed))
+            self.problem(f"{name} is {shown(value)}, which is not supported: only {known} is")
 
     def ignore(self, *names: str) -> None:
         """Keys of this family that change nothing."""

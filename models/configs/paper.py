@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import sys
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from edgeformer.models.configs.keys import Keys, is_number, is_whole
+from edgeformer.models.configs.keys import LIMITS, MOST_TABLE, Keys, is_number, is_positive, is_whole, shown, wrong_size
 from edgeformer.runtime.errors import ConfigError
 
 Activation = Literal["relu", "gelu", "silu"]
@@ -50,35 +48,36 @@ class TransformerConfig:
 
     def _wrong_sizes(self) -> list[str]:
         sizes = "vocab_size d_model num_heads num_encoder_layers num_decoder_layers d_ff max_positions".split()
-        wrong = {name for name in sizes if not is_whole(value := getattr(self, name)) or value < 1}
-        problems = [
-            f"{name} is {getattr(self, name)!r}, expected a whole number of at least 1"
-            for name in sizes
-            if name in wrong
-        ]
+        found = {name: wrong_size(name, getattr(self, name)) for name in sizes}
+        problems = [problem for problem in found.values() if problem is not None]
+        wrong = {name for name, problem in found.items() if problem is not None}
         if not wrong & {"d_model", "num_heads"} and self.d_model % self.num_heads:
             problems.append(f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}")
         if "d_model" not in wrong and self.positions == "sinusoidal" and self.d_model % 2:
             problems.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs of sine and cosine")
+        if not wrong and self.positions == "sinusoidal" and self.max_positions * self.d_model > MOST_TABLE:
+            problems.append(
+                f"max_positions {self.max_positions} times d_model {self.d_model} are more sinusoids than {MOST_TABLE}"
+            )
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             value = getattr(self, name)
             if not is_whole(value) or value < 0 or ("vocab_size" not in wrong and value >= self.vocab_size):
-                problems.append(f"{name} is {value!r}, outside the vocabulary of {self.vocab_size}")
+                problems.append(f"{name} is {shown(value)}, outside the vocabulary of {self.vocab_size}")
         return problems
 
     def _wrong_choices(self) -> list[str]:
         choices = {"activation": Activation, "norm_placement": NormPlacement, "positions": Positions}
         problems = [
-            f"{name} is {value!r}, expected one of {', '.join(get_args(allowed))}"
+            f"{name} is {shown(value)}, expected one of {', '.join(get_args(allowed))}"
             for name, allowed in choices.items()
             if (value := getattr(self, name)) not in get_args(allowed)
         ]
         if not isinstance(self.scale_embeddings, bool):
-            problems.append(f"scale_embeddings is {self.scale_embeddings!r}, expected true or false")
+            problems.append(f"scale_embeddings is {shown(self.scale_embeddings)}, expected true or false")
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:
-            problems.append(f"dropout is {self.dropout!r}, expected a number from 0 up to 1")
-        if not is_number(self.norm_eps) or not 0 < self.norm_eps < math.inf:
-            problems.append(f"norm_eps is {self.norm_eps!r}, expected a number above 0")
+            problems.append(f"dropout is {shown(self.dropout)}, expected a number from 0 up to 1")
+        if not is_positive(self.norm_eps):
+            problems.append(f"norm_eps is {shown(self.norm_eps)}, expected a number above 0")
         return problems
 
     @property
@@ -143,7 +142,7 @@ class TransformerConfig:
         problems += [f"key {name!r} is missing" for name in missing]
         fitting = {key: value for key, value in given.items() if key in known}
         try:  # the missing keys, all of them sizes, are no reason to keep quiet about the values of the others
-            config = cls(**{**dict.fromkeys(missing, sys.maxsize), **fitting})
+            config = cls(**{**{name: LIMITS[name] for name in missing}, **fitting})
         except ConfigError as error:
             raise ConfigError(subject, [*problems, *error.problems]) from None
         if problems:

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from edgeformer.models.configs.keys import Keys, is_number
+from edgeformer.models.configs.keys import Keys, is_positive, shown
 from edgeformer.runtime.errors import ConfigError
 
 THETA = 10000.0  # the paper's, and what Hugging Face's configurations mean where they name none
@@ -133,9 +133,9 @@ def longrope(head: RotaryHead, keys: Keys) -> Rope:
 
 def divisors(name: str, pairs: int, keys: Keys) -> list[float]:
     values = keys.raw(name)
-    if isinstance(values, list) and len(values) == pairs and all(is_number(value) and value > 0 for value in values):
+    if isinstance(values, list) and len(values) == pairs and all(map(is_positive, values)):
         return [float(value) for value in values]
-    keys.problem(f"{name} is {values!r}, expected {pairs} numbers above 0")
+    keys.problem(f"{name} is {shown(values)}, expected {pairs} numbers above 0")
     return [1.0] * pairs
 
 
@@ -180,12 +180,12 @@ def rope_values(keys: Keys) -> dict[str, object]:
     def add(name: str, value: object, place: str) -> None:
         name = "rope_type" if name == "type" else name
         if value is not None and values.setdefault(name, value) != value:
-            keys.problem(f"rotary positions: {name} is {values[name]!r}, and in {place} {value!r}")
+            keys.problem(f"rotary positions: {name} is {shown(values[name])}, and in {place} {shown(value)}")
 
     for place in ("rope_parameters", "rope_scaling"):
         given = keys.raw(place, {})
         if not isinstance(given, dict):
-            keys.problem(f"{place} is {given!r}, expected a table of names and values")
+            keys.problem(f"{place} is {shown(given)}, expected a table of names and values")
             continue
         for name, value in given.items():
             add(name, value, place)

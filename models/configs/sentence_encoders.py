@@ -12,7 +12,7 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from edgeformer.models.configs.keys import Keys
+from edgeformer.models.configs.keys import Keys, shown
 
 Mode = Literal["first", "max", "mean", "mean-sqrt"]
 
@@ -52,12 +52,12 @@ def read_longest(keys: Keys, most: int) -> int:
         return most
     values = read_object(keys, LIMITS)
     if values.get("do_lower_case") not in (None, False):
-        keys.problem(f"{LIMITS}: do_lower_case is {values['do_lower_case']!r}; let the tokenizer do it")
+        keys.problem(f"{LIMITS}: do_lower_case is {shown(values['do_lower_case'])}; let the tokenizer do it")
     longest = values.get("max_seq_length")
     if longest is None:
         return most
     if type(longest) is not int or longest < 1:
-        keys.problem(f"{LIMITS}: max_seq_length is {longest!r}, expected a whole number of at least 1")
+        keys.problem(f"{LIMITS}: max_seq_length is {shown(longest)}, expected a whole number of at least 1")
         return most
     return min(longest, most)
 
@@ -65,7 +65,9 @@ def read_longest(keys: Keys, most: int) -> int:
 def read_pooling(keys: Keys) -> Pooling:
     """What follows the encoder; what is wrong is added to the problems of `keys`."""
     if (prompt := read_object(keys, PROMPTS).get("default_prompt_name")) is not None:
-        keys.problem(f"{PROMPTS}: the default prompt {prompt!r} is not supported; set it to null, and write it out")
+        keys.problem(
+            f"{PROMPTS}: the default prompt {shown(prompt)} is not supported; set it to null, and write it out"
+        )
     modules = read_json(keys, MODULES)
     kinds, paths = [], list[str]()
     for module in modules if isinstance(modules, list) else [modules]:

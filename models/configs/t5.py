@@ -6,7 +6,7 @@ import dataclasses
 
 from edgeformer.models.configs.activations import ACTIVATIONS, Activation
 from edgeformer.models.configs.encoder_decoders import encoder_decoder_tokens, refuse_other_models
-from edgeformer.models.configs.keys import Keys
+from edgeformer.models.configs.keys import Keys, shown
 
 # Positions are relative, and those far apart are all the same: neither side has a last one. This number only says up to
 # where a length makes sense; memory is set aside by what is asked for, never by it.
@@ -125,7 +125,9 @@ def read_feed_forward(keys: Keys, by_default: str) -> tuple[Activation, bool]:
     keys.expect("is_gated_act", gated)
     again = keys.raw("dense_act_fn")
     if again is not None and ACTIVATIONS.get(str(again)) != activation:
-        keys.problem(f"dense_act_fn is {again!r}, feed_forward_proj {keys.raw('feed_forward_proj', by_default)!r}")
+        keys.problem(
+            f"dense_act_fn is {shown(again)}, feed_forward_proj {shown(keys.raw('feed_forward_proj', by_default))}"
+        )
     return activation, gated
 
 

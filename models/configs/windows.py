@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgeformer.models.configs.keys import Keys
+from edgeformer.models.configs.keys import Keys, shown
 
 Windows = tuple["int | None", ...]  # for each layer; None sees all
 
@@ -27,7 +27,7 @@ def windows_by_layer(keys: Keys, num_layers: int) -> Windows:
     keys.ignore("sliding_window")
     kinds = keys.raw("layer_types", [FULL if i < first else SLIDING for i in range(num_layers)])
     if not isinstance(kinds, list) or len(kinds) != num_layers or not set(map(str, kinds)) <= {FULL, SLIDING}:
-        keys.problem(f"layer_types is {kinds!r}, expected {FULL} or {SLIDING} for each of {num_layers} layers")
+        keys.problem(f"layer_types is {shown(kinds)}, expected {FULL} or {SLIDING} for each of {num_layers} layers")
         return windows
     if SLIDING in (keys.raw("layer_types") or []) and windows[0] is None:
         keys.problem(f"layer_types names {SLIDING}, and there is no sliding_window that use_sliding_window allows")

@@ -161,6 +161,7 @@ def test_all_that_is_missing_is_named() -> None:
     [
         ({"num_kv_heads": 4}, "num_heads 6 is no multiple of num_kv_heads 4"),
         ({"max_positions": 0}, "config.max_positions is 0"),
+        ({"head_dim": 10**9}, "config.head_dim is 1000000000, expected at most 1048576"),
         ({"eos_token_ids": (31,)}, "token 31 is outside the vocabulary of 31"),
     ],
 )
