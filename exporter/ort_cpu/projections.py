@@ -44,8 +44,9 @@ class PackProjections(InPlacePass):
         tape = ir.tape.Tape()
         packed = tape.op("MatMul", [parts[0].x, weight])
         if parts[0].bias is not None:
-            biases = np.concatenate([np.asarray(constant(part.bias)) for part in parts])
-            packed = tape.op("Add", [packed, register(graph, f"{name}.bias", biases)])
+            # Not by np.asarray, which makes float64 of a tensor in a file under numpy 2.2.
+            biases = [tensor.numpy() for part in parts if (tensor := constant(part.bias)) is not None]
+            packed = tape.op("Add", [packed, register(graph, f"{name}.bias", np.concatenate(biases))])
         split = tape.op_multi_out("Split", [packed, sizes], {"axis": -1}, num_outputs=len(parts))
         graph.insert_before(group[0].node, tape.nodes)
         for piece, part in zip(split, parts, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -172,6 +173,22 @@ def test_wanted_rows_are_picked_by_one_operator(decoder: ir.Model, sizes: names.
     assert (decoder.graph.inputs[2].name, readers) == (names.LOGITS_AT, ["Unsqueeze"])
     for each, expected in zip(given, before, strict=True):
         close(run(decoder, each), expected, tolerance=0)
+
+
+class Widening(ir.Tensor):
+    """As a tensor in a file is to numpy 2.2: its array is of float64 where nobody says which."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy().astype(dtype or np.float64)
+
+
+def test_packed_biases_keep_their_type_whatever_numpy_makes_of_a_tensor(encoder: ir.Model) -> None:
+    for value in encoder.graph.initializers.values():
+        if value.name and value.name.endswith("bias") and value.const_value is not None:
+            value.const_value = Widening(value.const_value.numpy(), name=value.name)
+    apply(encoder, PackProjections())
+    packed = [value for name, value in encoder.graph.initializers.items() if name.endswith("packed.bias")]
+    assert [value.dtype for value in packed] == [ir.DataType.FLOAT] * 3
 
 
 def test_projections_of_one_value_are_one_product(encoder: ir.Model, decoder: ir.Model, sizes: names.Sizes) -> None:
