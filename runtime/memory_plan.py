@@ -18,6 +18,7 @@ from edgeformer.runtime.errors import BackendUnavailableError, NotEnoughMemoryEr
 from edgeformer.runtime.names import Dims, Sizes
 
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+HALVES = ("fp16", "bf16")  # precisions whose caches are of 16 bits as well, in ONNX Runtime
 ALIGNMENT = 256  # bytes, of every tensor on a GPU
 USUAL = 512  # tokens of a row or a source, where nothing says how many: never a model's full context
 ON_GPU = ("tensorrt", "ort-cuda")  # backends whose artifacts lie in a GPU's memory
@@ -203,10 +204,10 @@ def needed(manifest: Manifest, artifact: Artifact, load: Load) -> Needs:
         return Needs(weights, 0, 0, activations, 8 * sum(given.values()) + 4 * sum(found.values()))
     if engine is None:
         row, source = load.capacity * sizes.num_kv_heads * sizes.head_dim, load.source_len * width
-        tokens = load.batch * load.source_len
+        tokens, item = load.batch * load.source_len, 2 if artifact.precision in HALVES else 4
         activations = 4 * tokens * 6 * width  # the encoder's: its input, queries, keys, values, and their sums
         io = 4 * load.batch * sizes.vocab_size + 8 * tokens
-        return Needs(weights, 4 * tensors * load.batch * row, 4 * tensors * load.batch * source, activations, io)
+        return Needs(weights, item * tensors * load.batch * row, item * tensors * load.batch * source, activations, io)
     rows, item = row_count(load.batch, most_rows(artifact)), ITEM_BYTES[engine.dtype]
     caches = store_bytes(sizes, rows, sizes.num_kv_heads, load.capacity, item)
     source_len = source_bucket(load.source_len, load.source_len) if sizes.has_source else 0

@@ -203,6 +203,12 @@ def test_a_language_model_has_no_sources(manifest: Manifest, cpu: Artifact, engi
             plan_memory(model, artifact, source_len=5, free=PLENTY)
 
 
+def test_caches_of_16_bits_take_half_in_onnx_runtime_as_well(manifest: Manifest, cpu: Artifact) -> None:
+    half = dataclasses.replace(cpu, name="ort-cuda-fp16", target="ort-cuda", backend="ort-cuda", precision="fp16")
+    wide, narrow = (plan_memory(manifest, artifact, free=PLENTY).needs for artifact in (cpu, half))
+    assert (narrow.caches, narrow.sources) == (wide.caches // 2, wide.sources // 2)
+
+
 def test_an_encoder_has_outputs_and_no_caches(manifest: Manifest, cpu: Artifact, engines: Artifact) -> None:
     sizes = dataclasses.replace(manifest.sizes, source_vocab_size=0, max_source_positions=0, max_positions=600)
     record = EncoderRecord("embedding", d_model=32, width=48, has_token_types=True, labels=(), scoring="none")
