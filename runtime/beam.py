@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from edgeformer.runtime.backends import Floats, Ints, Rows
 from edgeformer.runtime.errors import OptionError
 from edgeformer.runtime.options import GenerationConfig
-from edgeformer.runtime.probabilities import log_sum_exp
+from edgeformer.runtime.probabilities import SumExp
 from edgeformer.runtime.processors import Processor
 from edgeformer.runtime.prompts import History, Limits, Prompt
 from edgeformer.runtime.results import Hypothesis
+from edgeformer.runtime.sampling import above, bound
 
 FIRST_LENGTH = 32  # tokens that there is room for at first
+FEW = 1024  # numbers of a row, of which a partition finds the largest soonest
 
 
 def beam_search(
@@ -53,12 +55,22 @@ def beam_search(
         logits = rows.step(search.tokens.reshape(-1, 1))[:, 0]
 
 
-def best(values: Floats, count: int, each_row: Ints) -> Ints:
-    """Indices of the `count` largest of each row, largest first; each_row is 0, 1, ... as a column."""
+def best(values: Floats, count: int, each_row: Ints) -> tuple[Floats, Ints]:
+    """The `count` largest of each row, largest first, and their indices; each_row is 0, 1, ... as a column.
+
+    Where a row has fewer that are not -inf, others follow at -inf.
+    """
     count = min(count, values.shape[1])
-    indices = np.argpartition(values, values.shape[1] - count, axis=1)[:, -count:]
-    order = np.argsort(-values[each_row, indices], axis=1, kind="stable")
-    return indices[each_row, order]
+    if values.shape[1] <= FEW:
+        indices = np.argpartition(values, values.shape[1] - count, axis=1)[:, -count:]
+        found = values[each_row, indices]
+    else:  # a partition of all would move ten times as much as is looked at
+        indices, found = above(values, bound(values, count))
+        if (missing := count - found.shape[1]) > 0:
+            indices = np.pad(indices, ((0, 0), (0, missing)))
+            found = np.pad(found, ((0, 0), (0, missing)), constant_values=-np.inf)
+    order = np.argsort(-found, axis=1, kind="stable")[:, :count]
+    return found[each_row, order], indices[each_row, order]
 
 
 def widened(ids: Ints, length: int) -> Ints:
@@ -137,13 +149,16 @@ class Search:
         self.scores: Floats = np.zeros((sources, 1), np.float32)
         self.history = History(prompt, limits)  # of the rows, each source's beams one after the other
         self.finished = Finished.none(sources, self.beams)
+        self.sum_exp = SumExp()
 
     def totals(self, logits: Floats) -> Floats:
-        """Log-probabilities of the running hypotheses with each token added, (rows, vocab_size)."""
+        """Log-probabilities of the running hypotheses with each token added, (rows, vocab_size), in place of logits."""
+        normalizer = self.sum_exp.log(logits, logits.max(-1))[:, None]
         active = [process for process in self.processors if process.applies(self.history)]
         if not active:
-            return logits + (self.scores.reshape(-1, 1) - log_sum_exp(logits))
-        logits -= log_sum_exp(logits)
+            logits += self.scores.reshape(-1, 1) - normalizer
+            return logits
+        logits -= normalizer
         for process in active:
             process(logits, self.history)
         logits += self.scores.reshape(-1, 1)
@@ -154,8 +169,8 @@ class Search:
         sources, vocab_size = len(self.active), logits.shape[1]
         totals = self.totals(logits).reshape(sources, -1)  # (sources, beams * vocab_size)
         each = self.each_source[:sources]  # (sources, 1)
-        chosen = best(totals, self.candidates, each)  # (sources, candidates), best first
-        scores, parents = totals[each, chosen], chosen // vocab_size
+        scores, chosen = best(totals, self.candidates, each)  # (sources, candidates), best first
+        parents = chosen // vocab_size
         tokens = chosen - parents * vocab_size
         ends = self.limits.is_end(tokens)
         any_end = ends.any()

@@ -19,7 +19,7 @@ MOST_COLUMNS = 32  # of a frame that is kept: longer steps are prompts, whose le
 
 
 # Shares of the range of a step's logits that a logit was seen to differ by, with a wide margin: see docs/speed.md.
-EXACT_NOISE, ROUNDED_NOISE = 1e-4, 0.025
+EXACT_NOISE, ROUNDED_NOISE = 1e-4, 0.015
 
 
 class GraphExecutor:
