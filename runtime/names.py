@@ -29,6 +29,10 @@ COSINES = "cosines"
 SINES = "sines"
 ROTATION = "rotation"  # the role of that graph: positions int64 (1, rows) -> cosines.{i}, sines.{i}
 
+# What an encoder's graph for long sources takes beside the encoder's own inputs.
+LONG_ENCODER = "long-encoder"  # the role of that graph
+QUERY_BLOCK = "query_block"  # int64 (1,): queries whose scores are computed at once
+
 # What a step graph rewritten for a GPU gives beside the logits, so that a greedy step brings one id a row to the host.
 NEXT_IDS = "next_ids"  # int64 (batch, n): the likeliest token
 NEXT_LOG_PROBS = "next_log_probs"  # float32 (batch, n): its log-probability

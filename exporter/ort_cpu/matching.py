@@ -70,7 +70,7 @@ def register(graph: ir.Graph, name: str, array: NDArray[np.generic]) -> ir.Value
     return value
 
 
-def register_once(graph: ir.Graph, name: str, numbers: list[int], dtype: str = "int64") -> ir.Value:
+def register_once(graph: ir.Graph, name: str, numbers: list[int] | int, dtype: str = "int64") -> ir.Value:
     """A small initializer that several nodes share, by its name."""
     known = graph.initializers.get(name)
     return known if known is not None else register(graph, name, np.array(numbers, dtype))

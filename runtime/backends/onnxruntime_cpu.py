@@ -10,6 +10,7 @@ import numpy as np
 from edgeformer.runtime import names
 from edgeformer.runtime.backends import Ints, older
 from edgeformer.runtime.backends.onnxruntime_encoder import OnnxRuntimeEncoder
+from edgeformer.runtime.backends.onnxruntime_long_sources import EncoderSessions
 from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Block, Sessions, installed_version
 from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, Held, SteppingRows
 from edgeformer.runtime.bundle import Artifact, Bundle
@@ -47,7 +48,10 @@ class OnnxRuntimeExecutor(GraphExecutor):
     """The graphs of an artifact on the CPU."""
 
     def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> None:
-        super().__init__(bundle, artifact, Sessions(bundle, artifact, threads, [CPU]), "cpu")
+        sessions = Sessions(bundle, artifact, threads, [CPU])
+        super().__init__(bundle, artifact, sessions, "cpu")
+        if self.sizes.has_source:
+            self.encoders = EncoderSessions(sessions, self.sessions["encoder"], self.sizes.num_heads)
 
     def start(self, sources: Sequence[Sequence[int]], capacity: int) -> OnnxRuntimeRows:
         lengths = np.array([len(source) for source in sources], np.int64)
@@ -90,8 +94,9 @@ class Reading:
         whole = (2 * sizes.num_layers, batch, sizes.num_heads, source_len, sizes.head_dim)
         self.encoded = Block(np.empty(whole, executor.dtype))
         self.nbytes = self.encoded.nbytes
-        self.binding = Binding(executor.sessions["encoder"])
-        self.binding.inputs({names.INPUT_IDS: self.ids, names.SOURCE_LENGTHS: self.lengths})
+        session, more = executor.encoders.of(batch, source_len)
+        self.binding = Binding(session)
+        self.binding.inputs({names.INPUT_IDS: self.ids, names.SOURCE_LENGTHS: self.lengths, **more})
         self.binding.outputs(dict(zip(names.encoded_names(sizes), self.encoded.values, strict=True)))
 
     def run(self, sources: Sequence[Sequence[int]], lengths: Ints) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgeformer.runtime.backends import Floats, Ints
+from edgeformer.runtime.backends.onnxruntime_long_sources import EncoderSessions
 from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Sessions
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.encoder_records import EncoderRecord
@@ -17,8 +18,10 @@ class OnnxRuntimeEncoder:
 
     def __init__(self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None) -> None:
         self.record = record
-        self.session = Sessions(bundle, artifact, threads, [CPU]).open("encoder")
-        self.inputs = {value.name for value in self.session.get_inputs()}  # a rewritten graph may need fewer
+        sessions = Sessions(bundle, artifact, threads, [CPU])
+        short = sessions.open("encoder")
+        self.sessions = EncoderSessions(sessions, short, bundle.manifest.sizes.num_heads)
+        self.inputs = {value.name for value in short.get_inputs()}  # a rewritten graph may need fewer
 
     def run(self, given: Mapping[str, Ints], wanted: Sequence[str]) -> dict[str, Floats]:
         """Some outputs for all inputs, as `edgeformer.runtime.backends.encoding.EncoderExecutor` says."""
@@ -28,8 +31,9 @@ class OnnxRuntimeEncoder:
             name: np.empty([extents[dim] if isinstance(dim, str) else dim for dim in outputs[name]], np.float32)
             for name in wanted
         }
-        binding = Binding(self.session)
-        binding.inputs({name: array for name, array in given.items() if name in self.inputs})
+        session, more = self.sessions.of(extents["batch"], extents["source_len"])
+        binding = Binding(session)
+        binding.inputs({name: array for name, array in given.items() if name in self.inputs} | more)
         binding.outputs(found)
         binding.run()
         return found

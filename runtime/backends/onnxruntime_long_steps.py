@@ -42,7 +42,8 @@ def long_step(rows: SteppingRows, input_ids: Ints, lengths: Ints | None, logits_
 
 
 def chunk_size(rows: SteppingRows) -> int:
-    scores = len(rows.cache_lengths) * rows.executor.sizes.num_heads * rows.capacity  # of one token a row
+    seen = max(rows.capacity, int(rows.source_lengths.max(initial=0)))
+    scores = len(rows.cache_lengths) * rows.executor.sizes.num_heads * seen  # of one token a row
     return max(LEAST_CHUNK, min(CHUNK, SCORES // scores))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgeformer.runtime.backends import Floats, Ints, onnxruntime_long_steps
-from edgeformer.runtime.backends.onnxruntime_long_steps import long_step
+from edgeformer.runtime.backends.onnxruntime_long_steps import chunk_size, long_step
 from edgeformer.runtime.backends.onnxruntime_rotation import RotationTables
 
 
@@ -19,7 +19,7 @@ class Rows:
     comes_apart = True
 
     def __init__(self, held: list[int], *, limited: bool = True, shapes: list[tuple[int, int]] | None = None) -> None:
-        self.cache_lengths, self.capacity = np.array(held), 4096
+        self.cache_lengths, self.capacity, self.source_lengths = np.array(held), 4096, np.empty(0, np.int64)
         self.longest = max(held)
         self.shapes: list[tuple[int, int]] = [] if shapes is None else shapes
         artifact, sizes = (
@@ -129,3 +129,11 @@ def test_tables_grow_with_caches_and_stay_within_the_models_positions() -> None:
     assert runs == [64, 128]
     assert second["cosines.0"].dtype == np.float16
     assert second["cosines.0"][[64, 99, 127], 0].tolist() == [64, 99, 99]
+
+
+def test_chunks_are_as_short_for_a_long_source_as_for_a_long_cache() -> None:
+    rows = Rows([0])
+    rows.capacity = 8
+    before = chunk_size(rows)  # type: ignore[arg-type]
+    rows.source_lengths = np.array([1 << 40])
+    assert chunk_size(rows) == onnxruntime_long_steps.LEAST_CHUNK < before  # type: ignore[arg-type]
