@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edgeformer.runtime import GenerationConfig
+
+SPELLED = {"stop_strings": "--stop"}
+
+
+def spelled(name: str) -> str:
+    """An option as the command line has it."""
+    return SPELLED.get(name, f"--{name.replace('_', '-')}")
 
 
 def changed(defaults: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
@@ -20,7 +29,34 @@ def changed(defaults: GenerationConfig, given: Mapping[str, Any]) -> GenerationC
     words = {"true": True, "false": False}
     if "early_stopping" in changes:
         changes["early_stopping"] = words.get(changes["early_stopping"], changes["early_stopping"])
-    return defaults.changed(**changes)
+    with as_typed(given):
+        return defaults.changed(**changes)
+
+
+@contextlib.contextmanager
+def as_typed(names: Iterable[str]) -> Iterator[None]:
+    """Let errors name options as the command line spells them.
+
+    Args:
+        names: of the options that it has.
+
+    Raises:
+        OptionError: one came up.
+    """
+    from edgeformer.runtime.errors import OptionError
+
+    try:
+        yield
+    except OptionError as error:
+        raise OptionError(typed(str(error), names)) from error
+
+
+def typed(message: str, names: Iterable[str]) -> str:
+    """A message with options spelled `--max-new-tokens`; names that are words as well count before a value alone."""
+    for name in names:
+        value = "" if "_" in name else "(?= is |=)"
+        message = re.sub(rf"(?<![\w-]){name}(?!\w){value}", spelled(name), message)
+    return message
 
 
 def for_lines(config: GenerationConfig, count: int, first: int) -> GenerationConfig:

@@ -91,6 +91,10 @@ def run(
             help="Greedy search guesses so many tokens at most: the same text, in fewer steps where it repeats itself.",
         ),
     ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option("--stop", metavar="TEXT", help="End where this text is complete; several times for several."),
+    ] = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="Inputs are messages to answer, written as the model's chats are.")
     ] = False,
@@ -160,6 +164,7 @@ def run(
         "repetition_penalty": repetition_penalty,
         "no_repeat_ngram_size": no_repeat_ngram_size,
         "prompt_lookup_num_tokens": prompt_lookup_num_tokens,
+        "stop_strings": stop,
     }
     of_encoders = {"pairs": pairs, "truncate": truncate}
     if read_manifest(bundle).kind == "encoder":
@@ -181,12 +186,13 @@ def run(
         from edgeformer.cli.chat import encode_chats
 
         encode = functools.partial(encode_chats, system=system)
-    if stream:
-        print_streams(model, lines, config, encode, alone=alone)
-        return
-    with progress.counting("inputs", total, hidden=sys.stdout.isatty()) as on_done:
-        for line, generation in generate(model, lines, config, encode, batch_size, on_done):
-            print_generation(line, generation, config, alone=alone, as_json=as_json)
+    with generation_options.as_typed([*given, "top_k", "batch_size"]):
+        if stream:
+            print_streams(model, lines, config, encode, alone=alone)
+            return
+        with progress.counting("inputs", total, hidden=sys.stdout.isatty()) as on_done:
+            for line, generation in generate(model, lines, config, encode, batch_size, on_done):
+                print_generation(line, generation, config, alone=alone, as_json=as_json)
 
 
 def refuse_options(given: Mapping[str, Any], whose: str) -> None:
@@ -195,9 +201,10 @@ def refuse_options(given: Mapping[str, Any], whose: str) -> None:
     Raises:
         OptionError: naming those that were given.
     """
+    from edgeformer.cli.generation_options import spelled
     from edgeformer.runtime.errors import OptionError
 
-    if names := [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]:
+    if names := [spelled(name) for name, value in given.items() if value is not None]:
         raise OptionError(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} for {whose}, which this is none of")
 
 

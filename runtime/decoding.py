@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from edgeformer.runtime.backends import Floats, Ints, RewindingRows, Rows
 from edgeformer.runtime.beam import beam_search
@@ -16,6 +16,10 @@ from edgeformer.runtime.processors import Processor, processors_of
 from edgeformer.runtime.prompts import Limits, Prompt
 from edgeformer.runtime.results import Hypothesis
 from edgeformer.runtime.sampling import Sampler, input_seeds
+from edgeformer.runtime.stopping import Stops
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,24 +30,33 @@ class Decoding:
         options, limits: what was asked for.
         processors: what that asks of each step.
         lookup: how tokens are guessed; None where they are not.
+        tokenizer: of the tokens, for texts that end a text.
     """
 
     options: GenerationConfig
     limits: Limits
     processors: tuple[Processor, ...]
     lookup: Lookup | None = None
+    tokenizer: Tokenizer | None = None
 
     @classmethod
     def of(
-        cls, options: GenerationConfig, limits: Limits, vocab_size: int, step_noise: float | None = None
+        cls,
+        options: GenerationConfig,
+        limits: Limits,
+        vocab_size: int,
+        step_noise: float | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> Decoding:
         """What options say of a model.
 
         Args:
             step_noise: as in `RewindingExecutor`; None where rows cannot be rewound.
+            tokenizer: of the tokens that are generated, if there is one.
 
         Raises:
-            OptionError: ids outside the vocabulary; drafts where rows cannot be rewound.
+            OptionError: ids outside the vocabulary; drafts where rows cannot be rewound; texts to stop at, without a
+                tokenizer.
         """
         lookup = None
         if (most := options.prompt_lookup_num_tokens) > 0:
@@ -53,7 +66,9 @@ class Decoding:
                     "guessed: set it to 0, or run an artifact of ort-cpu"
                 )
             lookup = Lookup(most, step_noise)
-        return cls(options, limits, processors_of(options, limits, vocab_size), lookup)
+        if options.stop_strings and tokenizer is None:
+            raise OptionError("stop_strings are texts, and the bundle has no tokenizer: give eos_token_id instead")
+        return cls(options, limits, processors_of(options, limits, vocab_size), lookup, tokenizer)
 
     @property
     def rows_each(self) -> int:
@@ -79,6 +94,12 @@ class Decoding:
         """What draws tokens for inputs with these seeds; None where none are drawn."""
         return Sampler(self.options, seeds) if self.options.do_sample else None
 
+    def stops(self, prompt: Prompt) -> Stops | None:
+        """What ends rows by what their tokens spell; None where nothing does."""
+        if not self.options.stop_strings or self.tokenizer is None:
+            return None
+        return Stops(self.options.stop_strings, self.tokenizer, prompt, self.options.num_return_sequences)
+
     def steps(
         self,
         rows: Rows,
@@ -86,12 +107,13 @@ class Decoding:
         seeds: Sequence[int],
         on_step: Callable[[], None] = lambda: None,
         source: Sequence[int] = (),
+        stops: Stops | None = None,
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Tokens as they come, where no beams are searched; arguments are those of `run`."""
+        """Tokens as they come, where no beams are searched; arguments are those of `run` and of `greedy_steps`."""
         if self.lookup is not None:
             one = cast("RewindingRows", rows)
             return lookup_steps(one, prompt, self.limits, self.lookup, self.processors, on_step, source)
-        return greedy_steps(rows, prompt, self.limits, self.processors, self.sampler(seeds), on_step)
+        return greedy_steps(rows, prompt, self.limits, self.processors, self.sampler(seeds), on_step, stops)
 
     def run(
         self,
@@ -112,6 +134,7 @@ class Decoding:
         if self.options.num_beams > 1:
             return beam_search(rows, prompt, self.limits, self.options, self.processors, on_step)
         each = self.options.num_return_sequences
-        steps = self.steps(rows, prompt, seeds, on_step, source)
-        found = collect(steps, len(prompt.ids) * each, self.limits.ends)
+        stops = self.stops(prompt)
+        steps = self.steps(rows, prompt, seeds, on_step, source, stops)
+        found = collect(steps, len(prompt.ids) * each, self.limits.ends, stops)
         return [found[first : first + each] for first in range(0, len(found), each)]

@@ -15,9 +15,11 @@ from edgeformer.runtime.processors import Processor
 from edgeformer.runtime.prompts import History, Limits, Prompt
 from edgeformer.runtime.results import FinishReason, Hypothesis
 from edgeformer.runtime.sampling import Sampler
+from edgeformer.runtime.stopping import Stops
 
 # Rows that ended are computed along until they are this share of the batch: leaving costs a copy of the caches.
 ENDED_SHARE = 0.1
+NONE = np.zeros(0, np.bool_)
 
 
 def greedy_steps(
@@ -27,6 +29,7 @@ def greedy_steps(
     processors: Sequence[Processor] = (),
     sampler: Sampler | None = None,
     on_step: Callable[[], None] = lambda: None,
+    stops: Stops | None = None,
 ) -> Iterator[tuple[Ints, Ints, Floats]]:
     """One item a step: which rows are still going, their new tokens, and the tokens' log-probabilities.
 
@@ -38,6 +41,7 @@ def greedy_steps(
         processors: of `processors_of`, which `limits.least` is among.
         sampler: draws the tokens; the likeliest are taken where it is None.
         on_step: called after every step.
+        stops: ends rows by what their tokens spell.
 
     Raises:
         OptionError: a prompt leaves no room for a text, or the processors no token to take.
@@ -67,9 +71,12 @@ def greedy_steps(
             new, new_log_probs = tokens[at], log_probs[at]
         require_choice(processors, new_log_probs)
         on_step()
+        stopped = stops.by(going, new) if stops is not None else NONE
         yield going, new, new_log_probs
-        if step >= shortest or limits.has_end(new):
+        if step >= shortest or limits.has_end(new) or stopped.any():
             left = ~limits.is_end(new) & (most[going] > step)
+            if stops is not None:
+                left &= ~stopped
             going, at = going[left], at[left]
             if len(going) == 0:
                 return
@@ -162,13 +169,16 @@ class Choice:
             self.history.select(rows)
 
 
-def collect(steps: Iterable[tuple[Ints, Ints, Floats]], texts: int, ends: Sequence[int]) -> list[Hypothesis]:
+def collect(
+    steps: Iterable[tuple[Ints, Ints, Floats]], texts: int, ends: Sequence[int], stops: Stops | None = None
+) -> list[Hypothesis]:
     """Texts of the tokens that steps give.
 
     Args:
         steps: as `greedy_steps` gives them.
         texts: how many there are.
         ends: tokens that end one.
+        stops: what has ended others, once the steps are done.
     """
     ids: list[list[int]] = [[] for _ in range(texts)]
     scores, reasons = [0.0] * texts, list[FinishReason](["length"] * texts)
@@ -179,4 +189,6 @@ def collect(steps: Iterable[tuple[Ints, Ints, Floats]], texts: int, ends: Sequen
                 reasons[row] = "stop"
             else:
                 ids[row].append(token)
+    for row in stops.stopped if stops is not None else ():
+        reasons[row] = "stop"
     return [Hypothesis(tuple(i), s, r) for i, s, r in zip(ids, scores, reasons, strict=True)]

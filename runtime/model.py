@@ -147,7 +147,8 @@ class Model:
         limits = decoding.limits
         rows, prompt = self.start([source], limits)
         with closing(rows):
-            steps = decoding.steps(rows, prompt, decoding.seeds(1), source=self.to_look_in(source))
+            look_in, stops = self.to_look_in(source), decoding.stops(prompt)
+            steps = decoding.steps(rows, prompt, decoding.seeds(1), source=look_in, stops=stops)
             for _, tokens, _ in steps:
                 if tokens[0] not in limits.ends:
                     yield int(tokens[0])
@@ -232,6 +233,7 @@ class Model:
         Raises:
             InputError: as `generate`; inputs for a language model, or none for an encoder-decoder.
             OptionError: a batch or capacity out of range.
+            NotEnoughMemoryError: so many rows do not fit into the memory that is free.
         """
         if self.kind == "decoder" and inputs is not None:
             raise InputError("a language model reads no source: begin with session(batch=...) and step its prompts")
@@ -247,12 +249,22 @@ class Model:
             of = f"which artifact {self.artifact.name} was built for"
         if capacity is not None and not 1 <= capacity <= most:
             raise OptionError(f"capacity is {capacity}, expected 1 to {most}, {of}")
-        capacity = capacity or most
         if inputs is None:
-            rows = self.executor.start_empty(batch or 1, capacity)
+            self.require_memory(batch or 1, capacity)
+            rows = self.executor.start_empty(batch or 1, capacity or most)
         else:
-            rows = self.executor.start(self.encode_inputs(inputs), capacity)
-        return Session(rows, capacity, self.sizes.vocab_size)
+            sources = self.encode_inputs(inputs)
+            self.require_memory(len(sources), capacity, max(map(len, sources)))
+            rows = self.executor.start(sources, capacity or most)
+        return Session(rows, capacity or most, self.sizes.vocab_size)
+
+    def require_memory(self, rows: int, capacity: int | None, source_len: int | None = None) -> None:
+        """Refuse rows that memory cannot hold. Where no capacity was asked for, they need to hold one token."""
+        plan = memory_plan.plan_memory(
+            self.bundle.manifest, self.artifact, batch=rows, capacity=capacity or self.bounds.capacity or 1,
+            source_len=source_len, loaded=True,
+        )  # fmt: skip
+        memory_plan.require(plan)
 
     def most_tokens(self) -> int:
         """Tokens that a row can hold: the model's positions, or fewer where the artifact was built for fewer."""
@@ -332,7 +344,7 @@ class Model:
             raise OptionError(f"{beyond[0]} is {getattr(config, beyond[0])}, {had}")
         ends = config.ends or self.generation_config.ends or self.tokens.ends
         limits = Limits.of(config, ends, positions)
-        decoding = Decoding.of(config, limits, self.sizes.vocab_size, step_noise_of(self.executor))
+        decoding = Decoding.of(config, limits, self.sizes.vocab_size, step_noise_of(self.executor), self.text.target)
         going_on = self.sizes.vocab_size - len(limits.ends)
         if 1 < config.num_beams > going_on:
             raise OptionError(

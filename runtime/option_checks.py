@@ -87,6 +87,13 @@ def stopping(value: Any) -> Any:
     return value if value == "never" else yes_or_no(value)  # 1 == True, and yet is none of them
 
 
+def texts(value: Any) -> tuple[str, ...]:
+    several = (value,) if isinstance(value, str) else tuple(value)
+    if not all(isinstance(text, str) and text for text in several):
+        raise ValueError
+    return several
+
+
 def seed(value: Any) -> int | tuple[int, ...]:
     try:
         return token(value)
@@ -118,6 +125,7 @@ CHECKS: dict[str, Check] = {
     "forced_bos_token_id": optional(Check("a token id", token)),
     "forced_eos_token_id": optional(Check(ONE_OR_MORE, some_tokens)),
     "eos_token_id": optional(Check(ONE_OR_MORE, some_tokens)),
+    "stop_strings": Check("a text or a list of texts, none of them empty", texts),
     "renormalize_logits": Check("True or False", yes_or_no),
     "prompt_lookup_num_tokens": whole(0),
 }
@@ -148,6 +156,12 @@ def problems_of(values: Mapping[str, Any]) -> Iterator[str]:
     if (guessed := values["prompt_lookup_num_tokens"]) and (values["do_sample"] or beams > 1):
         other = "do_sample is True" if values["do_sample"] else f"num_beams is {beams}"
         yield f"prompt_lookup_num_tokens is {guessed}, but only greedy search guesses tokens, and {other}"
+    if values["stop_strings"] and (beams > 1 or values["prompt_lookup_num_tokens"]):
+        other = f"num_beams is {beams}" if beams > 1 else "prompt_lookup_num_tokens is set"
+        yield (
+            f"stop_strings are {list(values['stop_strings'])!r:.80}, which greedy search and sampling look for, and "
+            f"{other}: leave one of both out"
+        )
     for name in ("forced_bos_token_id", "forced_eos_token_id"):
         forced = values[name]
         forced = forced if isinstance(forced, Sequence) else () if forced is None else (forced,)

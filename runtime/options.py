@@ -61,6 +61,7 @@ class GenerationConfig:
         prompt_lookup_num_tokens: greedy search guesses so many tokens at most, those that followed the same ones in the
             prompt or the text, and computes them in one step; 0 for none. It changes no text, only how many steps it
             takes. Inputs are computed one by one then.
+        stop_strings: text or texts; a text ends with the token that completes one of them, which stays in it.
 
     Raises:
         OptionError: values out of range, or options that contradict each other; all of them at once.
@@ -90,6 +91,7 @@ class GenerationConfig:
     eos_token_id: int | Sequence[int] | None = None
     renormalize_logits: bool = False
     prompt_lookup_num_tokens: int = 0
+    stop_strings: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

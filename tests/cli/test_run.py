@@ -116,6 +116,7 @@ def test_streaming_prints_the_same(cli: Callable[..., Any], tiny_bundle: Path, w
         (("--num-beams", 2, "--early-stopping", "never"), {"num_beams": 2, "early_stopping": "never"}),
         (("--num-beams", 2, "--early-stopping", "true"), {"num_beams": 2, "early_stopping": True}),
         (("--max-new-tokens", 2), {"max_new_tokens": 2}),
+        (("--stop", "L", "--stop", "AH"), {"stop_strings": ["L", "AH"]}),
         (("--min-new-tokens", 9), {"min_new_tokens": 9}),
         (("--repetition-penalty", 1.5), {"repetition_penalty": 1.5}),
         (("--no-repeat-ngram-size", 2), {"no_repeat_ngram_size": 2}),
@@ -160,7 +161,7 @@ def test_a_seed_gives_the_same_lines_in_any_batch_and_streamed(
 
 
 def test_options_of_sampling_alone_are_refused(cli: Callable[..., Any], tiny_bundle: Path) -> None:
-    message = "temperature=0.5, seed=1 would change nothing: set do_sample as well"
+    message = "--temperature=0.5, --seed=1 would change nothing: set --do-sample as well"
     cli("run", tiny_bundle, "hello", "--temperature", 0.5, "--seed", 1).refused(message)
 
 
@@ -281,16 +282,18 @@ def test_an_argument_that_is_not_utf8_is_refused(cli: Callable[..., Any], tiny_b
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--num-beams", 0), "num_beams is 0, expected a whole number of at least 1"),
-        (("--num-beams", 99), "num_beams is 99, the vocabulary has 69 tokens"),
-        (("--num-return-sequences", 2), "raise num_beams"),
-        (("--early-stopping", "maybe"), "early_stopping is 'maybe'"),
-        (("--length-penalty", "nan"), "length_penalty is nan"),
-        (("--max-new-tokens", 33), "max_new_tokens is 33, the model has 32 positions"),
-        (("--batch-size", 0), "batch_size is 0, expected at least 1"),
+        (("--num-beams", 0), "--num-beams is 0, expected a whole number of at least 1"),
+        (("--num-beams", 99), "--num-beams is 99, the vocabulary has 69 tokens"),
+        (("--num-return-sequences", 2), "raise --num-beams"),
+        (("--early-stopping", "maybe"), "--early-stopping is 'maybe'"),
+        (("--length-penalty", "nan"), "--length-penalty is nan"),
+        (("--max-new-tokens", 33), "--max-new-tokens is 33, the model has 32 positions"),
+        (("--batch-size", 0), "--batch-size is 0, expected at least 1"),
         (("--threads", 0), "threads is 0, expected at least 1"),
         (("--artifact", "tensorrt"), "has no artifact 'tensorrt'; it has: onnx, ort-cpu-fp32, ort-cpu-int8"),
-        (("--stream", "--num-beams", 2), "only greedy search can stream"),
+        (("--stream", "--num-beams", 2), "only greedy search can stream, set --num-beams to 1"),
+        (("--temperature", 0.5), "--temperature=0.5 would change nothing: set --do-sample as well"),
+        (("--stop", "E", "--num-beams", 2), "--stop are ['E'], which greedy search and sampling look for"),
     ],
     ids=str,
 )

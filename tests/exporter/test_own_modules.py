@@ -15,7 +15,7 @@ from edgeformer.exporter import reference
 from edgeformer.exporter.exporting import export_module
 from edgeformer.exporter.own_modules import check_module, is_module_name, make_module
 from edgeformer.runtime import GenerationConfig, Model, load
-from edgeformer.runtime.errors import InputError, ModuleError, OptionError
+from edgeformer.runtime.errors import InputError, ModuleError, NotEnoughMemoryError, OptionError
 
 from .own_decoder import Config, OwnDecoder, make
 
@@ -82,6 +82,9 @@ def test_a_session_of_a_language_model_has_no_inputs(model: Model) -> None:
         model.session([[5, 6]])
     with pytest.raises(OptionError, match="batch is 0"):
         model.session(batch=0)
+    with pytest.raises(NotEnoughMemoryError, match=r"for 1000000000 rows of 1 tokens .* are free: \d+ rows would fit"):
+        model.session(batch=10**9)
+    model.session(batch=2).close()
 
 
 def test_without_a_tokenizer_text_is_refused_and_ids_are_not(model: Model) -> None:
