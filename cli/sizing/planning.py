@@ -237,7 +237,8 @@ def speed(question: Question, precision: str) -> Speed:
         return work(shape, backend, precision, load.batch, *arguments)
 
     def bound(work: Work) -> Bound:
-        return roofline.bound(work, question.device.bandwidth_for(work.bytes), arithmetic)
+        exceeded = backend == "ort-cpu" and precision != "fp32"
+        return roofline.bound(work, question.device.bandwidth_for(work.bytes), arithmetic, exceeded)
 
     if shape.kind == "encoder":
         return Speed(bound(of(roofline.source_work, load.source_len)), None, efficiency)

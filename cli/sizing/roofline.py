@@ -29,15 +29,17 @@ class Bound:
     Attributes:
         reading: at the peak bandwidth.
         computing: at the peak arithmetic.
+        exceeded: whether that arithmetic is of another precision, which kernels may exceed: no bound then.
     """
 
     reading: float | None
     computing: float | None
+    exceeded: bool = False
 
     @property
     def seconds(self) -> float | None:
         """At least: the longer of the two, or the one that is known; reading hides behind computing, or the reverse."""
-        known = [value for value in (self.reading, self.computing) if value is not None]
+        known = [value for value in (self.reading, None if self.exceeded else self.computing) if value is not None]
         return max(known, default=None)
 
     @property
@@ -49,15 +51,16 @@ class Bound:
     @property
     def by(self) -> str:
         """What bounds it."""
-        if self.reading is None or self.computing is None:
+        if self.reading is None or self.computing is None or self.exceeded:
             return (
                 "bandwidth" if self.reading is not None else "arithmetic" if self.computing is not None else "unknown"
             )
         return "bandwidth" if self.reading >= self.computing else "arithmetic"
 
 
-def bound(work: Work, bandwidth: float | None, arithmetic: float | None) -> Bound:
-    return Bound(work.bytes / bandwidth if bandwidth else None, work.flops / arithmetic if arithmetic else None)
+def bound(work: Work, bandwidth: float | None, arithmetic: float | None, exceeded: bool = False) -> Bound:
+    reading = work.bytes / bandwidth if bandwidth else None
+    return Bound(reading, work.flops / arithmetic if arithmetic else None, exceeded)
 
 
 def seen(held: int, window: int | None) -> int:

@@ -92,11 +92,14 @@ def call_row(plan: Sized) -> tuple[str, ...]:
         return (plan.precision, UNKNOWN, UNKNOWN, bound.by)
     usual = rows / bound.one_after_the_other
     expected = f"{number(usual * efficiency.low)}-{number(usual * efficiency.high)}"
-    return (plan.precision, number(rows / bound.seconds), expected, bound.by)
+    return (plan.precision, UNKNOWN if bound.exceeded else number(rows / bound.seconds), expected, bound.by)
 
 
 def milliseconds(bound: Bound) -> str:
-    return UNKNOWN if bound.computing is None or bound.seconds is None else f"{number(1e3 * bound.seconds)} ms"
+    """At least; about, where the arithmetic may be exceeded; reading alone says little of a prompt."""
+    if bound.computing is None:
+        return UNKNOWN
+    return f"{'~' if bound.exceeded else ''}{number(1e3 * max(bound.computing, bound.reading or 0))} ms"
 
 
 def speed_legend(question: Question, plans: Sequence[Sized]) -> Iterator[str]:

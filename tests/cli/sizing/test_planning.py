@@ -79,6 +79,8 @@ def test_a_bound_is_the_longer_of_reading_and_computing() -> None:
     assert (both.reading, both.computing, both.seconds, both.one_after_the_other, both.by) == (2, 6, 6, 8, "arithmetic")
     assert bound(Work(2_000, 1), 1_000, None) == Bound(2, None)
     assert bound(Work(2_000, 1), 1_000, None).by == "bandwidth"
+    codes = bound(Work(2_000, 6_000), 1_000, 1_000, exceeded=True)  # float32's arithmetic is no bound of theirs
+    assert (codes.seconds, codes.one_after_the_other, codes.by) == (2, 8, "bandwidth")
     nothing = bound(Work(1, 1), None, None)
     assert (nothing.seconds, nothing.one_after_the_other, nothing.by) == (None, None, "unknown")
 
@@ -130,7 +132,7 @@ def test_an_encoder_has_calls_and_no_steps() -> None:
     shape = dataclasses.replace(MODEL, kind="encoder", encoder=record, roles={"encoder": DECODER})
     load = load_of(shape, 4, None, 128)
     assert load == Load(4, 0, 128)
-    plan = of(sized(question(shape, load=load)), "int8")
+    plan = of(sized(question(shape, load=load)), "fp32")
     assert (plan.cache_per_token, plan.needs.caches, plan.speed.step) == (0, 0, None)
     assert plan.speed.tokens_per_second(4) == (None, None, None)
     assert plan.speed.first.by == "arithmetic"
