@@ -33,8 +33,15 @@ def installed_version() -> str | None:
     return None
 
 
+def usable_cores() -> int:
+    """Cores that this process may use: a container or taskset may have given it fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def check_threads(threads: int | None) -> None:
-    """Refuse a number of cores that is none, or that this machine does not have: they would only wait for each other.
+    """Refuse a number of cores that is none, or that there are not to use: threads would only wait for each other.
 
     Raises:
         OptionError: naming both.
@@ -44,15 +51,17 @@ def check_threads(threads: int | None) -> None:
     check_whole("threads", threads)
     if threads < 1:
         raise OptionError(f"threads is {threads}, expected at least 1")
-    if threads > (cores := os.cpu_count() or threads):
-        raise OptionError(f"threads is {threads}, this machine has {cores} cores")
+    if threads > (cores := usable_cores()):
+        has = os.cpu_count() or cores
+        limit = f"this machine has {has} cores" if cores == has else f"of {has} cores this process may use {cores}"
+        raise OptionError(f"threads is {threads}, {limit}: give at most {cores}")
 
 
 class Sessions:
     """Opens the graphs of an artifact.
 
     Args:
-        threads: cores to use, None for all.
+        threads: cores to use, None for all that this process may use.
         providers: what runs the operators, the preferred first, as ONNX Runtime takes them.
 
     Raises:
@@ -67,7 +76,7 @@ class Sessions:
         self.slower_fusions = SLOWER_FUSIONS if self.providers == [CPU] else None
         self.options = onnxruntime.SessionOptions()
         self.options.log_severity_level = 3
-        self.options.intra_op_num_threads = threads or os.cpu_count() or 1
+        self.options.intra_op_num_threads = threads or usable_cores()
         # Each session has its own threads, which would otherwise go on spinning on the cores that the next one needs.
         self.options.add_session_config_entry("session.force_spinning_stop", "1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -66,3 +67,13 @@ def test_fewer_than_one_thread_is_refused(tiny_bundle: Path, threads: int) -> No
 def test_threads_that_this_machine_cannot_have_are_refused(tiny_bundle: Path, threads: Any, said: str) -> None:
     with pytest.raises(OptionError, match=said):
         load(tiny_bundle, threads=threads)
+
+
+def test_cores_that_this_process_may_not_use_are_not_taken(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    model = load(tiny_bundle, "ort-cpu-fp32")
+    session = model.executor.decoder  # type: ignore[attr-defined]
+    assert session.get_session_options().intra_op_num_threads == 1
+    with pytest.raises(OptionError, match="threads is 2, of 8 cores this process may use 1: give at most 1"):
+        load(tiny_bundle, "ort-cpu-fp32", threads=2)
