@@ -5,6 +5,7 @@ DATA ?=
 ACCURACY_ARGS ?=
 SPEED_ARGS ?=
 GPU_ARGS ?=
+PEER_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +14,7 @@ STUBS := $(VENV)/stubs/.installed
 DEMO := build/g2p
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-real demo docs lint bench families gpu-check clean
+.PHONY: help setup test test-real demo docs lint bench peers families gpu-check clean
 
 help:
 	@echo 'make setup      create $(VENV) with everything that the other targets need; they call it themselves'
@@ -23,6 +24,7 @@ help:
 	@echo 'make lint       ruff, mypy and import-linter'
 	@echo 'make docs       build the docs site into build/site; it needs no network, to build or to read'
 	@echo 'make bench      measure accuracy and speed of the example'
+	@echo 'make peers      measure speed beside other libraries, each installed into build/peers (docs/peers.md)'
 	@echo 'make families   take a tiny model of every family the whole road, and write the table of docs/families.md'
 	@echo 'make gpu-check  build and run all that the GPU here can, compare it with the CPU, and print a table for an issue'
 	@echo 'make clean      remove $(VENV), $(DEMO), build/site, dist and caches; trained and fetched weights in build/ stay'
@@ -32,6 +34,7 @@ help:
 	@echo 'PYTEST_ARGS="-k bundle"     more arguments for pytest'
 	@echo 'DATA=g014b2b.test           for bench: the test list, one WORD<tab>PHONEMES a line'
 	@echo 'ACCURACY_ARGS, SPEED_ARGS   more arguments for benchmarks/g2p_accuracy.py and benchmarks/g2p_speed.py'
+	@echo 'PEER_ARGS="--rounds 5"      more arguments for benchmarks/peer_speed.py'
 	@echo 'GPU_ARGS="-o FILE"          more arguments for benchmarks/gpu_check.py'
 
 setup: $(STAMP)
@@ -89,6 +92,11 @@ bench: setup
 	@test -f '$(DATA)' || { echo 'DATA="$(DATA)" is no file: name the test list, as in make bench DATA=g014b2b.test' >&2; exit 1; }
 	$(BIN)/python benchmarks/g2p_accuracy.py --data '$(DATA)' $(ACCURACY_ARGS)
 	$(BIN)/python benchmarks/g2p_speed.py --data '$(DATA)' $(SPEED_ARGS)
+
+peers: setup
+	for kind in decoder encoder paper; do \
+	  $(BIN)/python benchmarks/peer_speed.py $$kind -o build/peers/$$kind.json --markdown build/peers/$$kind.md $(PEER_ARGS) || exit 1; \
+	done
 
 families: setup
 	$(BIN)/python benchmarks/families.py --docs docs/families.md

@@ -63,7 +63,7 @@ def prepare(options: argparse.Namespace, shape: Shape) -> Prepared:
         shutil.rmtree(partial, ignore_errors=True)
         write(partial, shape)
         partial.rename(checkpoint)
-    if not options.reuse:
+    if OURS in options.peers and not options.reuse:
         shutil.rmtree(models / OURS, ignore_errors=True)
     for peer in peer_catalogue.ALL:
         if peer.name in options.peers:

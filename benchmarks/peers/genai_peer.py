@@ -1,6 +1,7 @@
 """onnxruntime-genai on graphs of its own builder; runs in an environment of its own.
 
-Rows of unequal lengths are padded on the left: it takes what has the id of padding for padding.
+Rows of unequal lengths are padded on the right, with the id of padding, by which it knows what to leave out. Padded on
+the left, its answers are wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Decoder:
 
     def run(self, work: answering.Work) -> list[list[int]]:
         longest = max(work.lengths)
-        prompts = np.array([[PAD] * (longest - len(row)) + row for row in work.inputs], np.int32)  # (batch, longest)
+        prompts = np.array([row + [PAD] * (longest - len(row)) for row in work.inputs], np.int32)  # (batch, longest)
         parameters = onnxruntime_genai.GeneratorParams(self.model)
         parameters.set_search_options(
             max_length=longest + work.new_tokens, batch_size=len(prompts), do_sample=False, num_beams=work.beams
