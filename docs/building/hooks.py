@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from textwrap import dedent
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -51,16 +51,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links out of docs/ lead to the pages that show what they name."""
-    folder = PurePosixPath(page.file.src_uri).parent
-
-    def lead(link: re.Match[str]) -> str:
-        path = outside(Path(page.file.src_uri), link[1])
-        if path is None:
-            return link[0]
-        return f"]({os.path.relpath(shown_at(path), folder)}{link[2] or ''})"
-
-    return LINK.sub(lead, markdown)
+    """Links lead to the pages that show what they name."""
+    uri = Path(page.file.src_uri)
+    if is_listing(uri):
+        return markdown
+    return LINK.sub(
+        lambda link: f"]({os.path.relpath(shown_at(named(uri, link[1])), uri.parent)}{link[2] or ''})", markdown
+    )
 
 
 def command_line() -> str:
@@ -79,35 +76,40 @@ def status() -> str:
     return section.replace("## ", "# ", 1).replace("](docs/", "](")
 
 
-def read(name: str) -> str:
+def read(name: str | Path) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
 def links_out(page: Path, text: str) -> list[Path]:
     """What a page links to outside docs/, from the top of the repository; what is missing is a warning."""
-    found = dict.fromkeys(outside(page, link[1]) for link in LINK.finditer(text))
-    for path in found:
-        if path is not None and not (ROOT / path).exists():
+    if is_listing(page):
+        return []
+    found = dict.fromkeys(named(page, link[1]) for link in LINK.finditer(text))
+    out = [path for path in found if path.parts[0] != "docs"]
+    for path in out:
+        if not (ROOT / path).exists():
             log.warning(f"{page} links to {path}, which is not in the repository")
-    return [path for path in found if path is not None and (ROOT / path).exists()]
+    return [path for path in out if (ROOT / path).exists()]
 
 
-def outside(page: Path, link: str) -> Path | None:
-    """The path in the repository that a link of a page leads to, None where it stays among the pages."""
-    if page.parts[0] == "source":  # its text stands elsewhere, and so its links begin there
-        shown = Path(*page.parts[1:])
-        begin = shown.parent
-        path = Path(os.path.normpath(begin / link))
-        return None if path.parts[:1] == ("docs",) or link.startswith("_") else path
-    path = Path(os.path.normpath(Path("docs") / page.parent / link))
-    return None if path.parts[:1] == ("docs",) else path
+def is_listing(page: Path) -> bool:
+    """Whether a page shows a file of code, in which nothing is a link."""
+    return page.parts[0] == "source" and len(page.suffixes) > 1
+
+
+def named(page: Path, link: str) -> Path:
+    """What a link of a page names, from the top of the repository."""
+    folder = page.relative_to("source").parent if page.parts[0] == "source" else "docs" / page.parent
+    return Path(os.path.normpath(folder / link))
 
 
 def shown_at(path: Path) -> str:
-    """The page of the site that shows a file or folder of the repository."""
+    """The page or picture of the site that shows a file or folder of the repository."""
+    if path.parts[0] == "docs":
+        return path.relative_to("docs").as_posix()
     if (ROOT / path).is_dir():
         return f"source/{path.as_posix()}/index.md"
-    return f"source/{path.as_posix()}" + ("" if path.suffix == ".png" else ".md")
+    return f"source/{path.as_posix()}" + ("" if path.suffix in (".md", ".png") else ".md")
 
 
 def show(path: Path) -> str:
@@ -115,11 +117,13 @@ def show(path: Path) -> str:
     if (ROOT / path).is_dir():
         readme = ROOT / path / "README.md"
         if readme.exists():
-            return HIDDEN + readme.read_text(encoding="utf-8")
+            return HIDDEN + read(readme)
         modules = sorted(file for file in (ROOT / path).glob("*.py") if file.name != "__init__.py")
         rows = "".join(f"| [`{file.name}`]({file.name}) | {first_line(file)} |\n" for file in modules)
         return f"{HIDDEN}# {path.as_posix()}/\n\n| file | what it is |\n|---|---|\n{rows}"
-    text = (ROOT / path).read_text(encoding="utf-8")
+    text = read(path)
+    if path.suffix == ".md":
+        return HIDDEN + text
     return f"{HIDDEN}# {path.as_posix()}\n\n``````{LANGUAGES.get(path.suffix, 'text')}\n{text}``````\n"
 
 

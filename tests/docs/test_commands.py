@@ -80,6 +80,8 @@ def runs(page: Path) -> bool:
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, first_folder: Path, tmp_path: Path) -> None:
     if page == FIRST:
         return  # it ran, or the fixture would have failed
+    if page.name == "gpu-server.md":
+        pytest.importorskip("tensorrt_rtx", reason="builds an engine")
     shutil.copytree(first_folder / "build" / "g2p", tmp_path / "build" / "g2p", copy_function=os.link)
     run_page(page, tmp_path)
 

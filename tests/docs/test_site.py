@@ -205,7 +205,12 @@ def test_links_out_of_the_pages_lead_to_what_they_name(hooks: ModuleType) -> Non
     text = "[a](../models/protocols.py) [b](bench.md#x) [c](https://example.org) ![d](../examples/g2p/curve.png)"
     assert hooks.links_out(Path("a.md"), text) == [Path("models/protocols.py"), Path("examples/g2p/curve.png")]
     readme = Path("source/examples/own_decoder/index.md")  # shows examples/own_decoder/README.md
-    assert hooks.links_out(readme, "[p](../../models/protocols.py)") == [Path("models/protocols.py")]
+    assert hooks.links_out(readme, "[p](../../models/protocols.py) [d](../../docs/bench.md)") == [
+        Path("models/protocols.py")
+    ]
+    assert hooks.shown_at(hooks.named(readme, "../../docs/bench.md")) == "bench.md"
+    assert hooks.shown_at(hooks.named(readme, "model.py")) == "source/examples/own_decoder/model.py.md"
+    assert hooks.links_out(Path("source/models/a.py.md"), "[code](../nothing.py)") == []  # a list in a program
 
 
 def test_a_link_to_what_is_not_there_is_a_warning(hooks: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
