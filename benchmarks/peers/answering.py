@@ -125,9 +125,12 @@ def take_stdout() -> Any:
 def answer(run: Run, work: Work, new: bool) -> dict[str, Any]:
     """A timed work, or why it can't be done."""
     try:
+        several = work.new_tokens > 1
         if new:
             timed(run, work)
-        first = timed(run, work.one_token())[0] if work.new_tokens > 1 else None
+            if several:
+                timed(run, work.one_token())
+        first = timed(run, work.one_token())[0] if several else None
         seconds, cpu_seconds, outputs = timed(run, work)
     except CannotError as error:
         return {"cannot": str(error)}

@@ -11,7 +11,7 @@ def count(work: Work) -> list[list[Any]]:
     return [[len(row)] * work.new_tokens for row in work.inputs]
 
 
-def test_a_new_work_is_done_once_untimed_and_first_tokens_are_timed_alone() -> None:
+def test_a_new_work_is_done_untimed_before_and_first_tokens_are_timed_alone() -> None:
     asked: list[int] = []
 
     def run(work: Work) -> list[list[Any]]:
@@ -19,7 +19,7 @@ def test_a_new_work_is_done_once_untimed_and_first_tokens_are_timed_alone() -> N
         return count(work)
 
     reply = answer(run, Work([[5, 6], [7]], 2, new_tokens=3), True)
-    assert asked == [3, 1, 3]
+    assert asked == [3, 1, 1, 3]
     assert reply["outputs"] == [[2, 2, 2], [1, 1, 1]]
     assert reply["first_seconds"] > 0
     assert reply["seconds"] > 0
