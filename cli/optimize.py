@@ -89,7 +89,11 @@ def optimize(
     ] = None,
     most_divergence: Annotated[
         float | None,
-        typer.Option(metavar="NATS", help="ort-cpu, auto: the most that 4 bits may lose a token, 0.002 by default."),
+        typer.Option(
+            metavar="NUMBER",
+            help="ort-cpu, auto: the most that 4 bits may lose, in nats a token (0.002 by default); of an encoder, "
+            "as a share of its output (0.01).",
+        ),
     ] = None,
     average_bits: Annotated[
         float | None, typer.Option(metavar="BITS", help="ort-cpu, auto: bits a weight, from 4 to 8.")

@@ -15,7 +15,7 @@ from edgeformer.runtime.encoder_text import EncodedInput
 # Largest root mean square of the differences in a sample, as a share of that of all the values that PyTorch gave. A row
 # beside others may differ from itself alone by as much: where activations are rounded, the last digit of a sum decides
 # which way, and layers carry that on.
-TOLERANCES = {"fp32": 1e-4, "fp16": 0.02, "bf16": 0.1, "int8": 0.2, "int8-rows": 0.2, "int4": 0.6}
+TOLERANCES = {"fp32": 1e-4, "fp16": 0.02, "bf16": 0.1, "int8": 0.2, "int8-rows": 0.2, "int4": 0.6, "auto": 0.6}
 
 
 def check_encoder(model: EncoderModel, samples: Sequence[EncoderSample]) -> list[Check]:

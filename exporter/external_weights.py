@@ -60,8 +60,8 @@ def save_graphs(folder: Path, graphs: Mapping[str, ir.Model]) -> None:
     for value, tensor, key in uses:
         shared = written[key]
         value.const_value = ir.ExternalTensor(
-            shared.location, shared.offset, shared.length, shared.dtype, shape=tensor.shape, name=value.name or "",
-            base_dir=folder,
+            shared.location, shared.offset, shared.length, shared.dtype, shape=ir.Shape(tensor.shape.numpy()),
+            name=value.name or "", base_dir=folder,
         )  # fmt: skip
     for role, model in graphs.items():
         ir.save(model, folder / f"{role}.onnx")

@@ -11,6 +11,7 @@ from edgeformer.runtime.errors import OptionError
 BLOCK_SIZES = (32, 64, 128)
 IN_BLOCKS = ("int8", "int4", "auto")  # precisions whose weights share scales in blocks
 MOST_DIVERGENCE = 0.002  # nats a token that `auto` may lose by the products it stores in 4 bits
+MOST_DIFFERENCE = 0.01  # of an encoder's output, squared, as a share of it: a cosine of about 0.995
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class QuantizationOptions:
         calibration: UTF-8 file of texts, one a line, as the model will meet them: rounding then makes up for its errors
             on them.
         most_divergence: of `auto`, Kullback-Leibler divergence from fp32 in nats a token, summed over the products that
-            are stored in 4 bits.
+            are stored in 4 bits; of an encoder, the squared difference of its output as a share of it.
         average_bits: of `auto`, bits a weight instead of a divergence: as little is lost as these allow.
     """
 
@@ -64,6 +65,6 @@ def wrong(options: QuantizationOptions, target: str, precision: str) -> Iterator
     if options.most_divergence is not None and options.average_bits is not None:
         yield "--most-divergence and --average-bits are two budgets: give one"
     if options.most_divergence is not None and not options.most_divergence > 0:
-        yield f"--most-divergence is {options.most_divergence}, expected nats a token above 0"
+        yield f"--most-divergence is {options.most_divergence}, expected a number above 0"
     if options.average_bits is not None and not 4 <= options.average_bits <= 8:
         yield f"--average-bits is {options.average_bits}, expected 4 to 8"

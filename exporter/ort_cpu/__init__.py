@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, Sequential
 from onnx_ir.passes.common import (
@@ -20,7 +18,7 @@ from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
-from edgeformer.exporter.ort_cpu.tables import TransposedTables
+from edgeformer.exporter.ort_cpu.tables import TablesInCodes, TransposedTables
 from edgeformer.exporter.ort_cpu.traits import lower_opset
 from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
 from edgeformer.exporter.ort_cpu.wanted_early import WantedEarly
@@ -29,12 +27,8 @@ from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
 from edgeformer.runtime import names
 
 # int8, int4: weights in blocks, which is fastest for few rows. int8-rows: activations of every product by rows, which
-# is fastest for large batches.
-QUANTIZATION: dict[str, Callable[[], InPlacePass]] = {
-    "int8": lambda: WeightOnly(Recipe(8)),
-    "int4": lambda: WeightOnly(Recipe(4)),
-    "int8-rows": RowQuantized,
-}
+# is fastest for large batches; its tables alone are in blocks.
+PLAIN = {"int8": Recipe(8), "int4": Recipe(4), "int8-rows": Recipe(8)}
 
 
 def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> dict[str, ir.Model]:
@@ -56,10 +50,10 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
     ]  # fmt: skip
     if precision != "fp32":
         passes.append(TransposedTables())
+    recipe = recipe or PLAIN.get(precision)
     if recipe is not None:
-        passes.append(WeightOnly(recipe))
-    elif quantization := QUANTIZATION.get(precision):
-        passes.append(quantization())
+        products = RowQuantized() if precision == "int8-rows" else WeightOnly(recipe)
+        passes += [products, RemoveUnusedNodesPass(), TablesInCodes(recipe)]
     passes += [
         RemoveUnusedNodesPass(),
         CommonSubexpressionEliminationPass(),

@@ -19,7 +19,7 @@ def make_ort_cpu(job: Job) -> Artifact:
     """Graphs for ONNX Runtime's CPU kernels.
 
     Raises:
-        TargetError: a graph is not what the kernels take; texts were given for a model that does not generate.
+        TargetError: a graph is not what the kernels take.
         InputError: the calibration file cannot be used.
         ParityError: the encoder for long sources does not give what the one for short sources gives.
     """

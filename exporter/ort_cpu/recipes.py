@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
@@ -14,14 +15,21 @@ from edgeformer.exporter import ort_cpu
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.jobs import Job
 from edgeformer.exporter.ort_cpu.block_codes import Array, Codes, Scheme, quantize
-from edgeformer.exporter.ort_cpu.calibration import Sample, Trial, divergence, moments_of, samples_of, show_inputs
+from edgeformer.exporter.ort_cpu.calibration import (
+    Sample,
+    Trial,
+    mean_distance,
+    moments_of,
+    open_trial,
+    samples_of,
+    show_inputs,
+)
 from edgeformer.exporter.ort_cpu.gptq import quantize_with_compensation
 from edgeformer.exporter.ort_cpu.matching import Product, products
 from edgeformer.exporter.ort_cpu.traits import needs_empty_caches, shares_sources
 from edgeformer.exporter.ort_cpu.weight_only import Quantize, Recipe
-from edgeformer.exporter.quantization_options import MOST_DIVERGENCE, QuantizationOptions
+from edgeformer.exporter.quantization_options import MOST_DIFFERENCE, MOST_DIVERGENCE, QuantizationOptions
 from edgeformer.runtime.bundle import Artifact
-from edgeformer.runtime.errors import TargetError
 
 TRIAL = "trial"  # folder in the artifact's own, gone before it is done
 
@@ -30,23 +38,19 @@ def recipes(job: Job, options: QuantizationOptions) -> dict[str, Recipe]:
     """A recipe for each graph, by role.
 
     Raises:
-        TargetError: texts were given, or are needed, for a model that does not generate.
         InputError: the calibration file cannot be used.
     """
     precision, roles = job.choice.precision, list(job.portable.graphs)
     plain = Recipe(8 if precision == "int8" else 4, options.block_size, not options.asymmetric)
     if precision != "auto" and options.calibration is None:
         return dict.fromkeys(roles, plain)
-    if job.bundle.manifest.kind == "encoder":
-        raise TargetError(
-            "calibration and precision auto compare what a model says next, and an encoder says nothing: "
-            "take int8 or int4 without --calibration"
-        )
     job.progress("preparing the calibration sample")
     trials = Trials(job, samples_of(job, options.calibration))
     try:
-        codes = trials.codes_from_moments()
-        found = {role: dataclasses.replace(plain, quantize=codes[role]) for role in roles}
+        found = dict.fromkeys(roles, plain)
+        if options.calibration is not None:  # golden samples are random ids: inputs as the model never meets them
+            codes = trials.codes_from_moments()
+            found = {role: dataclasses.replace(plain, quantize=codes[role]) for role in roles}
         return found if precision != "auto" else trials.auto(found, options)
     finally:
         trials.remove()
@@ -57,7 +61,7 @@ class Measured:
     """A product, and what storing it in 4 bits alone costs.
 
     Attributes:
-        divergence: nats a token.
+        divergence: nats a token; of an encoder, a share of its output.
         saved: bytes, against 8 bits.
         numbers: how many weights it has.
     """
@@ -89,7 +93,7 @@ class Trials:
     def remove(self) -> None:
         shutil.rmtree(self.folder)
 
-    def open(self, shown: Mapping[str, list[str]] | None = None) -> Trial:
+    def open(self, shown: Mapping[str, list[str]] = MappingProxyType({})) -> Trial:
         """The graphs in the folder, ready to run."""
         root = self.job.folder.parent
         paths = {role: (self.folder / f"{role}.onnx").relative_to(root).as_posix() for role in self.roles}
@@ -98,7 +102,7 @@ class Trials:
             needs={}, shared_sources=shares_sources(self.graphs),
             long_steps_need_empty_caches=needs_empty_caches(self.graphs),
         )  # fmt: skip
-        return Trial(dataclasses.replace(self.job.bundle, folder=root), artifact, shown)
+        return open_trial(dataclasses.replace(self.job.bundle, folder=root), artifact, shown)
 
     def codes_from_moments(self) -> dict[str, Quantize]:
         """What makes codes whose errors make up for each other on the samples, by role."""
@@ -112,10 +116,13 @@ class Trials:
     def auto(self, found: dict[str, Recipe], options: QuantizationOptions) -> dict[str, Recipe]:
         """4 bits where they cost least, 8 elsewhere, within a budget."""
         measured = self.measure(found)
-        kept = kept_at_8_bits(measured, options)
+        of_encoder = self.job.bundle.manifest.kind == "encoder"
+        budget = options.most_divergence or (MOST_DIFFERENCE if of_encoder else MOST_DIVERGENCE)
+        kept = kept_at_8_bits(measured, budget, options.average_bits)
         rest = sum(m.divergence for m in measured) - sum(m.divergence for m in kept)
+        unit = "of the output" if of_encoder else "nats a token"
         self.job.progress(
-            f"{len(kept)} of {len(measured)} products keep 8 bits; the others lose {rest:.1e} nats a token in 4"
+            f"{len(kept)} of {len(measured)} products keep 8 bits; the others lose {rest:.1e} {unit} in 4"
         )
         return {
             role: dataclasses.replace(recipe, by_name={m.name: 8 for m in kept if m.role == role})
@@ -149,7 +156,7 @@ class Trials:
         value.const_value = ir.tensor(np.ascontiguousarray(codes.weight()), name=product.name)
         try:
             ir.save(graph, path)
-            return divergence(reference, self.open(), self.samples)
+            return mean_distance(reference, self.open(), self.samples)
         finally:
             value.const_value = before
             ir.save(graph, path)
@@ -167,15 +174,15 @@ def coded_with(
     return quantize_with_compensation(weight, scheme, of_input)
 
 
-def kept_at_8_bits(measured: list[Measured], options: QuantizationOptions) -> list[Measured]:
-    """Those that cost most for what they save, until the others are within the budget."""
+def kept_at_8_bits(measured: list[Measured], budget: float, average_bits: float | None) -> list[Measured]:
+    """Those that cost most for what they save, until the others are within the budget, or the bits are used up."""
     by_cost = sorted(measured, key=lambda m: -m.divergence / max(m.saved, 1))
     numbers = sum(m.numbers for m in measured)
     kept = list[Measured]()
     for candidate in by_cost:
-        if options.average_bits is not None:
-            if 4 + 4 * sum(m.numbers for m in [*kept, candidate]) / numbers <= options.average_bits:
+        if average_bits is not None:
+            if 4 + 4 * sum(m.numbers for m in [*kept, candidate]) / numbers <= average_bits:
                 kept.append(candidate)
-        elif sum(m.divergence for m in by_cost[len(kept) :]) > (options.most_divergence or MOST_DIVERGENCE):
+        elif sum(m.divergence for m in by_cost[len(kept) :]) > budget:
             kept.append(candidate)
     return kept

@@ -1,8 +1,6 @@
 """Weights in codes of 4 or 8 bits, arithmetic in int8.
 
-A MatMul of a constant becomes `MatMulNBits`, and the Gather of a constant table `GatherBlockQuantized`. The bias that
-follows a product moves into the operator. Tables keep 8 bits whatever products have: few of their rows are read, and
-what is lost there is lost for all layers.
+A MatMul of a constant becomes `MatMulNBits`. The bias that follows a product moves into the operator.
 """
 
 from __future__ import annotations
@@ -17,10 +15,9 @@ from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
 from edgeformer.exporter.ort_cpu.block_codes import Codes, Scheme, quantize
-from edgeformer.exporter.ort_cpu.matching import Product, constant, products, register, take_over
+from edgeformer.exporter.ort_cpu.matching import Product, products, register, take_over
 
 INT8_ARITHMETIC = 4  # MatMulNBits' accuracy_level: activations are quantized per block on the fly
-TABLE_ROWS = 1024  # smaller tables are not worth an operator
 USUAL_BLOCKS = (128, 64, 32)  # the first that divides: larger blocks are faster
 
 Quantize = Callable[[str, NDArray[np.float32], Scheme], Codes]
@@ -71,9 +68,6 @@ class WeightOnly(InPlacePass):
                 self.rewrite(graph, product, made[product.name])
         if not made and self.recipe.block is not None:
             raise PreconditionError(f"no weight can be stored in blocks of {self.recipe.block}")
-        for node in list(graph):
-            if node.op_type == "Gather" and not node.domain:
-                self.rewrite_table(graph, node)
         model.opset_imports[MICROSOFT] = 1
         return PassResult(model, modified=bool(made))
 
@@ -94,23 +88,3 @@ class WeightOnly(InPlacePass):
         new = ir.node("MatMulNBits", inputs, attributes, domain=MICROSOFT, name=product.node.name)
         graph.insert_before(product.node, new)
         take_over(product.result, new.outputs[0])
-
-    def rewrite_table(self, graph: ir.Graph, node: ir.Node) -> None:
-        table, ids = node.inputs
-        values, axis = constant(table), node.attributes.get("axis")
-        if table is None or table.name is None or values is None or (axis is not None and axis.as_int() != 0):
-            return
-        if len(values.shape) != 2 or values.dtype != ir.DataType.FLOAT or values.shape.numpy()[0] < TABLE_ROWS:
-            return
-        rows = values.numpy()  # (tokens, d_model): the weight of a product, transposed
-        scheme = self.recipe.scheme(table.name, rows.shape[1])
-        if scheme is None:
-            return
-        scheme = dataclasses.replace(scheme, bits=8, symmetric=True)  # a row that is read costs next to nothing
-        codes = quantize(rows.T, scheme)
-        data = register(graph, f"{table.name}.codes", codes.packed().reshape(len(rows), -1))
-        scales = register(graph, f"{table.name}.scales", codes.scales)
-        attributes = {"bits": scheme.bits, "block_size": scheme.block, "gather_axis": 0, "quantize_axis": 1}
-        new = ir.node("GatherBlockQuantized", [data, ids, scales], attributes, domain=MICROSOFT, name=node.name)
-        graph.insert_before(node, new)
-        take_over(node.outputs[0], new.outputs[0])

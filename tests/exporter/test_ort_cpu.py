@@ -22,7 +22,7 @@ from edgeformer.exporter.ort_cpu.matching import producer, register
 from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized, quantize_columns
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
-from edgeformer.exporter.ort_cpu.tables import TransposedTables
+from edgeformer.exporter.ort_cpu.tables import TablesInCodes, TransposedTables
 from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
 from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
@@ -283,7 +283,7 @@ def test_large_tables_are_read_from_codes_of_8_bits() -> None:
         [ids], [rows], nodes=tape.nodes, initializers=[values, weight], opset_imports={"": 21}, name="table"
     )
     model = ir.Model(graph, ir_version=10)
-    apply(model, WeightOnly(Recipe(4)))
+    apply(model, TablesInCodes(Recipe(4)))
     assert operators(model)["GatherBlockQuantized"] == 1
     chosen = np.array([0, 7, 1499])
     expected = quantize(table.T, Scheme(8, 64)).weight().T[chosen]
@@ -303,6 +303,7 @@ def test_a_table_that_a_product_reads_transposed_is_in_codes_for_both(bits: int)
     model = ir.Model(graph, ir_version=10)
     apply(model, TransposedTables())
     apply(model, WeightOnly(Recipe(bits)))
+    apply(model, TablesInCodes(Recipe(bits)))
     assert operators(model) == {"GatherBlockQuantized": 1, "MatMulNBits": 1}
     chosen = np.array([0, 7, 1499])
     rows = quantize(table.T, Scheme(8, 64)).weight().T[chosen]
