@@ -19,7 +19,7 @@ from edgeformer.runtime.stopping import Stops
 
 # Rows that ended are computed along until they are this share of the batch: leaving costs a copy of the caches.
 ENDED_SHARE = 0.1
-NONE = np.zeros(0, np.bool_)
+NO_LOGITS = np.empty((0, 0), np.float32)
 
 
 def greedy_steps(
@@ -53,7 +53,7 @@ def greedy_steps(
     copies = sampler.copies if sampler else 1
     going = np.arange(len(prompt.ids) * copies)  # (still going,) of all rows
     at = going  # where the session computes them
-    shortest = most.min()  # steps that no row goes beyond its limit in
+    shortest = limits.most_held(prompt) + 1 - prompt.ids.shape[1]  # steps that every row may take: the longest's
     for step in itertools.count(1):
         if chooser is not None and lengths is None and not chosen.needs_logits():
             tokens, log_probs = chooser.step_next(inputs)
@@ -71,11 +71,11 @@ def greedy_steps(
             new, new_log_probs = tokens[at], log_probs[at]
         require_choice(processors, new_log_probs)
         on_step()
-        stopped = stops.by(going, new) if stops is not None else NONE
+        stopped = stops.by(going, new) if stops is not None else None
         yield going, new, new_log_probs
-        if step >= shortest or limits.has_end(new) or stopped.any():
+        if step >= shortest or limits.has_end(new) or (stopped is not None and stopped.any()):
             left = ~limits.is_end(new) & (most[going] > step)
-            if stops is not None:
+            if stopped is not None:
                 left &= ~stopped
             going, at = going[left], at[left]
             if len(going) == 0:
@@ -111,7 +111,7 @@ class Choice:
     ) -> None:
         self.processors, self.sampler = processors, sampler
         self.history = History(prompt, limits) if processors else None
-        self.unchanged = np.empty((0, 0), np.float32)
+        self.unchanged = NO_LOGITS
         self.sum_exp = SumExp()
         self.each = np.arange(len(prompt.ids))
 

@@ -30,11 +30,10 @@ class Prompt:
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]], pad: int = 0) -> Prompt:
         """Rows of ids, at least one each."""
-        lengths = np.array([len(row) for row in rows], np.int64)
-        ids = np.full((len(rows), lengths.max()), pad, np.int64)
-        for at, row in enumerate(rows):
-            ids[at, : len(row)] = row
-        return cls(ids, lengths)
+        lengths = [len(row) for row in rows]
+        longest = max(lengths)
+        ids = np.array([[*row, *[pad] * (longest - len(row))] for row in rows], np.int64)
+        return cls(ids, np.array(lengths, np.int64))
 
     @property
     def is_ragged(self) -> bool:
@@ -79,9 +78,9 @@ class Limits:
         """
         if self.most_length is None:
             return np.full(len(prompt.lengths), self.most, np.int64)
+        if (longest := prompt.ids.shape[1]) >= self.most_length:
+            raise OptionError(self.no_room(longest))
         most: Ints = np.minimum(self.most, self.most_length - prompt.lengths)
-        if most.min() < 1:
-            raise OptionError(self.no_room(int(prompt.lengths.max())))
         return most
 
     def most_held(self, prompt: Prompt) -> int:

@@ -54,11 +54,11 @@ class OnnxRuntimeExecutor(GraphExecutor):
             self.encoders = EncoderSessions(sessions, self.sessions["encoder"], self.sizes.num_heads)
 
     def start(self, sources: Sequence[Sequence[int]], capacity: int) -> OnnxRuntimeRows:
-        lengths = np.array([len(source) for source in sources], np.int64)
-        groups = list(like_lengths(lengths))
-        if len(groups) == 1:
+        each = [len(source) for source in sources]
+        lengths = np.array(each, np.int64)
+        if min(each) >= LIKE_LENGTH * max(each):
             return OnnxRuntimeRows(self, len(sources), capacity, lengths, self.read(sources, lengths))
-        sizes = self.sizes
+        groups, sizes = like_lengths(lengths), self.sizes
         shape = (2 * sizes.num_layers, len(sources), sizes.num_heads, int(lengths.max()), sizes.head_dim)
         encoded = np.zeros(shape, self.dtype)
         for group in groups:
@@ -73,7 +73,7 @@ class OnnxRuntimeExecutor(GraphExecutor):
 
     def read(self, sources: Sequence[Sequence[int]], lengths: Ints) -> Reading:
         """Let the encoder read sources of like lengths."""
-        shape = (len(sources), int(lengths.max()))
+        shape = (len(sources), max(map(len, sources)))
         reading: Reading = self.spares.take(shape) or Reading(self, shape)
         reading.run(sources, lengths)
         return reading
@@ -100,18 +100,14 @@ class Reading:
         self.binding.outputs(dict(zip(names.encoded_names(sizes), self.encoded.values, strict=True)))
 
     def run(self, sources: Sequence[Sequence[int]], lengths: Ints) -> None:
-        self.ids[...] = self.pad
-        for row, source in zip(self.ids, sources, strict=True):
-            row[: len(source)] = source
+        source_len = self.shape[1]
+        self.ids[...] = [[*source, *[self.pad] * (source_len - len(source))] for source in sources]
         self.lengths[...] = lengths
         self.binding.run()
 
 
 def like_lengths(lengths: Ints) -> Iterator[Ints]:
     """Indices of rows whose lengths are near each other, group by group."""
-    if lengths.min() >= LIKE_LENGTH * lengths.max():
-        yield np.arange(len(lengths))
-        return
     order = np.argsort(-lengths, kind="stable")
     first = 0
     while first < len(order):
@@ -198,7 +194,8 @@ class OnnxRuntimeRows(SteppingRows):
     def row(self, at: int) -> Held:
         first = at * len(self.source_lengths) // len(self.cache_lengths)  # a source may serve several rows
         source = slice(first, first + 1)
-        held = Held(self.executor, self.cache_lengths[at : at + 1], self.source_lengths[source], self.capacity)
+        lengths = self.cache_lengths[at : at + 1]
+        held = Held(self.executor, lengths, self.source_lengths[source], self.capacity, int(lengths[0]))
         held.caches = Block(self.block.array[:, at : at + 1]).values
         held.encoded = Block(self.sources.array[:, source]).values if self.sources is not None else []
         return held

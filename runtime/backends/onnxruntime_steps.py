@@ -71,10 +71,12 @@ class Held:
     caches: Buffers
     encoded: Buffers
 
-    def __init__(self, executor: GraphExecutor, cache_lengths: Ints, source_lengths: Ints, capacity: int) -> None:
+    def __init__(
+        self, executor: GraphExecutor, cache_lengths: Ints, source_lengths: Ints, capacity: int, longest: int
+    ) -> None:
         self.executor, self.capacity = executor, capacity
         self.cache_lengths, self.source_lengths = cache_lengths, source_lengths
-        self.longest = int(cache_lengths.max())
+        self.longest = longest
         self.frame: Frame | None = None
 
     @property
@@ -123,7 +125,7 @@ class SteppingRows(Held, abc.ABC):
     comes_apart = False
 
     def __init__(self, executor: GraphExecutor, batch: int, source_lengths: Ints, limit: int, capacity: int) -> None:
-        super().__init__(executor, np.zeros(batch, np.int64), source_lengths, capacity)
+        super().__init__(executor, np.zeros(batch, np.int64), source_lengths, capacity, 0)
         self.limit = limit
 
     @abc.abstractmethod

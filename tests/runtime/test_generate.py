@@ -22,6 +22,7 @@ OTHER_OPTIONS = {
     "max_length", "min_length", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens",
     "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "eos_token_id", "renormalize_logits",
     "do_sample", "temperature", "top_k", "top_p", "min_p", "seed", "prompt_lookup_num_tokens",
+    "stop_strings",
 }  # fmt: skip
 GREEDY = GenerationConfig(max_new_tokens=BUDGET)
 BEAMS = GenerationConfig(max_new_tokens=BUDGET, num_beams=4)

@@ -59,9 +59,9 @@ def alone(model: Model, source: Sequence[int], target: Sequence[int]) -> Logits:
         return session.step(ids, None, everywhere(ids))[0]
 
 
-def same(found: Sequence[Logits], expected: Sequence[Logits]) -> None:
+def same(found: Sequence[Logits], expected: Sequence[Logits], atol: float = 1e-4) -> None:
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(one, other, rtol=0, atol=atol)
 
 
 # Portions and rows
@@ -344,11 +344,13 @@ def test_rows_are_chosen_with_their_sources(model: Model) -> None:
 
 
 def test_rows_of_different_lengths_are_chosen(model: Model) -> None:
+    # On some processors several rows' last bits differ from those of one, and a rounded activation makes more of it.
+    atol = 1e-4 if model.artifact.precision == "fp32" else 0.1
     rows = model.executor.start(SOURCES, 32)
     rows.step(padded(TARGETS), np.array([len(target) for target in TARGETS]))
     history = [list(target) for target in TARGETS]
     select(rows, history, [1, 2], [1, 2])
-    same(step(rows, history, [60, 61]), [alone(model, SOURCES[row + 1], history[row])[-1] for row in range(2)])
+    same(step(rows, history, [60, 61]), [alone(model, SOURCES[row + 1], history[row])[-1] for row in range(2)], atol)
     select(rows, history, [1], [1])
-    same(step(rows, history, [62]), [alone(model, SOURCES[2], history[0])[-1]])
+    same(step(rows, history, [62]), [alone(model, SOURCES[2], history[0])[-1]], atol)
     rows.close()
