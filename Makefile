@@ -29,7 +29,7 @@ help:
 	@echo 'make gpu-check  build and run all that the GPU here can, compare it with the CPU, and print a table for an issue'
 	@echo 'make clean      remove $(VENV), $(DEMO), build/site, dist and caches; trained and fetched weights in build/ stay'
 	@echo
-	@echo 'PYTHON=python3.12           the interpreter for $(VENV): 3.10 or newer, to export 3.11; an existing $(VENV) keeps its own'
+	@echo 'PYTHON=python3.12           the interpreter for $(VENV): 3.11 or newer; an existing $(VENV) keeps its own'
 	@echo 'PIP_ARGS="..."              more arguments for pip install, such as an index with CPU builds of torch'
 	@echo 'PYTEST_ARGS="-k bundle"     more arguments for pytest'
 	@echo 'DATA=g014b2b.test           for bench: the test list, one WORD<tab>PHONEMES a line'
@@ -42,9 +42,9 @@ setup: $(STAMP)
 # Written for any Python that might be there, so that an old one gets the message and no syntax error.
 define CHECK_PYTHON
 import sys
-if sys.version_info < (3, 10):
-    sys.exit("edgeformer needs Python 3.10 or newer, and $(PYTHON) is %d.%d: name another, as in make PYTHON=python3.12"
-             % sys.version_info[:2])
+if sys.version_info < (3, 11):
+    sys.exit("make needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name another, as in make PYTHON=python3.12; on 3.10 "
+             "the runtime alone can be installed, by pip install '.[cpu]'" % sys.version_info[:2])
 endef
 export CHECK_PYTHON
 
