@@ -5,6 +5,7 @@ The protocol and the arguments are those of peers/answering.py; a format is a pr
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -46,8 +47,9 @@ class Decoder:
         self.model = model
 
     def run(self, work: answering.Work) -> list[list[int]]:
-        beams = {"num_beams": work.beams, "early_stopping": True, "length_penalty": 1.0} if work.beams > 1 else {}
-        config = GenerationConfig(max_new_tokens=work.new_tokens, **beams)
+        config = GenerationConfig(max_new_tokens=work.new_tokens)
+        if work.beams > 1:
+            config = dataclasses.replace(config, num_beams=work.beams, early_stopping=True, length_penalty=1.0)
         found = self.model.generate(work.inputs, config, batch_size=len(work.inputs))
         return [list(generation.token_ids) for generation in found]
 

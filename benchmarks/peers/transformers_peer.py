@@ -30,10 +30,11 @@ def load(kind: str, folder: Path, form: str, threads: int) -> answering.Run:
     options: dict[str, Any] = {}
     if form == "compiled":
         # A cache of fixed size is what lets `generate` compile; CPUs have to ask for it.
-        compiling = CompileConfig(mode="default")
+        compiling: Any = CompileConfig(mode="default")
         compiling._compile_all_devices = True
         options = {"cache_implementation": "static", "compile_config": compiling}
-    return padding.Decoder(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval(), options).run
+    decoder: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return padding.Decoder(decoder.eval(), options).run
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from edgeformer.exporter.records import PORTABLE
 from edgeformer.runtime import GenerationConfig, load, load_encoder, names
 from edgeformer.runtime.backends import Ints
 from edgeformer.runtime.backends.onnxruntime_cpu import OnnxRuntimeExecutor, OnnxRuntimeRows
-from edgeformer.runtime.backends.onnxruntime_encoder import OnnxRuntimeEncoder
+from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Sessions
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.encoder_batches import graph_inputs
 from edgeformer.runtime.encoder_text import EncodedInput
@@ -127,14 +127,15 @@ class EncodingTrial:
 
     def __init__(self, bundle: Bundle, artifact: Artifact, shown: Mapping[str, Sequence[str]]) -> None:
         self.record, self.pad = record_of(bundle), bundle.manifest.tokens.pad
-        self.encoder = OnnxRuntimeEncoder(bundle, artifact, self.record, None)
+        self.session = Sessions(bundle, artifact, None, [CPU]).open("encoder")
+        self.inputs = {value.name for value in self.session.get_inputs()}
         self.wanted = [self.record.output, *shown.get("encoder", ())]
 
     def run(self, sample: Sample) -> tuple[Array, dict[str, Array]]:
         row = EncodedInput(sample.source, (0,) * len(sample.source))
         every = graph_inputs(self.record, [row], [range(len(sample.source))], self.pad)
-        given = {name: array for name, array in every.items() if name in self.encoder.inputs}
-        found = dict(zip(self.wanted, self.encoder.session.run(self.wanted, given), strict=True))
+        given = {name: array for name, array in every.items() if name in self.inputs}
+        found = dict(zip(self.wanted, self.session.run(self.wanted, given), strict=True))
         return found.pop(self.record.output)[0].reshape(-1, self.record.width), found
 
     def distance(self, expected: Array, found: Array) -> Array:

@@ -182,11 +182,10 @@ class OnnxRuntimeRows(SteppingRows):
 
     def reserve(self, length: int) -> None:
         """Make room for rows of this many tokens."""
-        held = self.block.array
-        batch, capacity = held.shape[1], self.capacity
-        self.capacity = self.next_capacity(length)
-        grown = self.take_caches(batch, self.capacity)
-        grown.array[:, :, :, :capacity] = held
+        held, capacity = self.block.array, self.next_capacity(length)
+        grown = self.take_caches(held.shape[1], capacity)  # where this fails, the rows are as they were
+        grown.array[:, :, :, : self.capacity] = held
+        self.capacity = capacity
         self.give_caches()
         self.store = grown
         self.use(grown)
