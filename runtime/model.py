@@ -259,10 +259,15 @@ class Model:
         return Session(rows, capacity or most, self.sizes.vocab_size)
 
     def require_memory(self, rows: int, capacity: int | None, source_len: int | None = None) -> None:
-        """Refuse rows that memory cannot hold. Where no capacity was asked for, they need to hold one token."""
+        """Refuse rows that memory cannot hold. Where no capacity was asked for, they need to hold one token.
+
+        Rows and sources that are beyond the artifact's bounds are counted up to these: the executor refuses them.
+        """
+        if source_len is not None:
+            source_len = min(source_len, self.bounds.source_len or source_len)
         plan = memory_plan.plan_memory(
-            self.bundle.manifest, self.artifact, batch=rows, capacity=capacity or self.bounds.capacity or 1,
-            source_len=source_len, loaded=True,
+            self.bundle.manifest, self.artifact, batch=min(rows, self.most_rows()),
+            capacity=capacity or self.bounds.capacity or 1, source_len=source_len, loaded=True,
         )  # fmt: skip
         memory_plan.require(plan)
 

@@ -1,6 +1,6 @@
 """Bytes of a model's numbers in each precision of each backend, by the rules that the exporter stores them by.
 
-`exporter.ort_cpu.weight_only`, `exporter.ort_cpu.row_quantized` and `exporter.tensorrt.weight_only` are those rules.
+`exporter.ort_cpu.weight_only`, `tables` and `row_quantized` there, and `exporter.tensorrt.weight_only` are those rules.
 They import what a device does not have, so they are said again here, and tests compare the two.
 """
 
@@ -75,7 +75,7 @@ def on_cpu(use: Use, weight: Weight, precision: str) -> int:
     if precision == "int8-rows" and use == "product":
         return weight.count + 4 * weight.n
     block = block_of(weight.k)
-    if precision not in BITS or block is None or (use == "table" and not table_in_codes(weight)):
+    if precision == "fp32" or block is None or (use == "table" and not table_in_codes(weight)):
         return 4 * weight.count
     bits = BITS[precision] if use == "product" else 8
     return weight.count * bits // 8 + 4 * weight.count // block

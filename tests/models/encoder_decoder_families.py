@@ -77,7 +77,8 @@ def padded(rows: list[Tensor], length: int, with_id: int) -> Tensor:
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)
+    """Logits of T5 that are not scaled are some tens, and so is what their last digits are off by."""
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * max(1.0, float(expected.abs().max()) / 4))
 
 
 def check(reference: PreTrainedModel, folder: Path) -> Any:

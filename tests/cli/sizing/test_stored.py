@@ -13,7 +13,7 @@ from edgeformer.cli.sizing import activations, stored
 from edgeformer.cli.sizing.graphs import shape_of_bundle
 from edgeformer.cli.sizing.shapes import Role, Shape, Weight
 from edgeformer.exporter.optimizing import optimize_bundle
-from edgeformer.exporter.ort_cpu import block_codes, weight_only
+from edgeformer.exporter.ort_cpu import block_codes, tables, weight_only
 from edgeformer.exporter.tensorrt import profiles
 from edgeformer.exporter.tensorrt import weight_only as engine_weights
 from edgeformer.runtime.bundle import open_bundle
@@ -51,7 +51,7 @@ def test_an_artifact_is_as_large_as_was_estimated(
 
 def test_rules_are_the_exporters() -> None:
     assert stored.BLOCKS == weight_only.USUAL_BLOCKS == engine_weights.BLOCKS
-    assert stored.LEAST_ROWS == weight_only.TABLE_ROWS
+    assert stored.LEAST_ROWS == tables.TABLE_ROWS
     for bits in (4, 8):
         scheme = block_codes.Scheme(bits, 64)
         assert stored.on_cpu("product", Weight(0, 192, 10, True, False), f"int{bits}") == scheme.bytes(192, 10)
