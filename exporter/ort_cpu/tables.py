@@ -24,21 +24,24 @@ TABLE_ROWS = 1024  # smaller tables are not worth an operator
 
 
 class TransposedTables(InPlacePass):
-    """Ensures: no Transpose of a constant matrix."""
+    """Ensures: no Transpose that turns a constant matrix, but for one that is an output of the graph."""
 
     def call(self, model: ir.Model) -> PassResult:
-        graph = model.graph
-        found = [node for node in graph if node.op_type == "Transpose" and is_matrix(node.inputs[0])]
-        for node in found:
-            table, result = node.inputs[0], node.outputs[0]
-            values = constant(table)
-            if table is None or values is None or result.is_graph_output():
-                continue
-            name = f"{table.name}.transposed"
-            known = graph.initializers.get(name)
-            take_over(result, known or register(graph, name, np.ascontiguousarray(values.numpy().T)))
-            graph.remove(node, safe=True)
-        return PassResult(model, modified=bool(found))
+        turned = [self.rewrite(model.graph, node) for node in list(model.graph) if node.op_type == "Transpose"]
+        return PassResult(model, modified=any(turned))
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node) -> bool:
+        table, result = node.inputs[0], node.outputs[0]
+        values, order = constant(table), node.attributes.get("perm")
+        if table is None or values is None or len(values.shape) != 2 or result.is_graph_output():
+            return False
+        if order is not None and list(order.as_ints()) != [1, 0]:
+            return False
+        name = f"{table.name}.transposed"
+        known = graph.initializers.get(name)
+        take_over(result, known or register(graph, name, np.ascontiguousarray(values.numpy().T)))
+        graph.remove(node, safe=True)
+        return True
 
 
 class TablesInCodes(InPlacePass):
@@ -78,8 +81,3 @@ class TablesInCodes(InPlacePass):
         graph.insert_before(node, new)
         take_over(node.outputs[0], new.outputs[0])
         return True
-
-
-def is_matrix(value: ir.Value | None) -> bool:
-    values = constant(value)
-    return values is not None and len(values.shape) == 2

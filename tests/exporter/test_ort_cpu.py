@@ -311,6 +311,21 @@ def test_a_table_that_a_product_reads_transposed_is_in_codes_for_both(bits: int)
     np.testing.assert_allclose(run(model, {"ids": chosen})["logits"], expected, rtol=0, atol=0.03 * np.sqrt(64))
 
 
+@pytest.mark.parametrize(("perm", "left"), [([1, 0], 0), ([0, 1], 1), (None, 0)])
+def test_a_constant_is_turned_as_its_transpose_says(perm: list[int] | None, left: int) -> None:
+    values = ir.val("table", const_value=ir.tensor(np.arange(9, dtype=np.float32).reshape(3, 3), name="table"))
+    x = ir.val("x", ir.DataType.FLOAT, ir.Shape(("n", 3)))
+    tape = ir.tape.Tape()
+    y = tape.op("MatMul", [x, tape.op("Transpose", [values], None if perm is None else {"perm": perm})])
+    y.name, y.type, y.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(("n", 3))
+    graph = ir.Graph([x], [y], nodes=tape.nodes, initializers=[values], opset_imports={"": 21}, name="turned")
+    model, given = ir.Model(graph, ir_version=10), {"x": np.eye(3, dtype=np.float32)}
+    expected = run(model, given)["y"]
+    assert TransposedTables()(model).modified == (left == 0)
+    assert operators(model)["Transpose"] == left
+    np.testing.assert_array_equal(run(model, given)["y"], expected)
+
+
 def test_a_block_that_was_asked_for_and_divides_nothing_is_refused() -> None:
     with pytest.raises(PreconditionError, match="no weight can be stored in blocks of 128"):
         WeightOnly(Recipe(4, block=128))(product(np.ones((96, 4), np.float32)))
