@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from arguments import positive
+from ending import end_by
 from pronunciations import ErrorRates, Phonemes, error_rates, read_pronunciations
 from rich.console import Console
 from torch_search import Checkpoint
@@ -35,7 +36,6 @@ from edgeformer.models.weight_files import WEIGHTS
 from edgeformer.runtime import GenerationConfig, load
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import read_manifest, sha256
-from edgeformer.runtime.errors import EdgeformerError
 
 NUM_BEAMS = 4
 SHOWN = 20  # differences from PyTorch that are written out
@@ -240,14 +240,12 @@ def run(options: argparse.Namespace) -> bool:
 
 
 def main() -> None:
-    options = parse()
-    try:
-        if not run(options):
-            sys.exit("error: an artifact of full precision does not say what PyTorch says")
-    except (EdgeformerError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: interrupted")
+    end_by(work)
+
+
+def work() -> None:
+    if not run(parse()):
+        sys.exit("error: an artifact of full precision does not say what PyTorch says")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from pathlib import Path
 import speed_tables
 from arguments import positive
 from comparison import interleave
+from ending import end_by
 from peer_environment import PROGRAM, convert, peer_python
 from pronunciations import Phonemes, read_pronunciations, spread
 from rich.console import Console
@@ -42,7 +42,7 @@ from edgeformer.cli.requirements import installed_versions
 from edgeformer.models.weight_files import WEIGHTS
 from edgeformer.runtime import GenerationConfig
 from edgeformer.runtime.bundle import read_manifest, sha256
-from edgeformer.runtime.errors import EdgeformerError, TargetError
+from edgeformer.runtime.errors import TargetError
 
 # Which of ours is compared with which of the peer's.
 PAIRS = (
@@ -171,14 +171,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    # Workers live in sessions of their own; an end by signal must reach them too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("error: terminated"))
-    try:
-        run(parse())
-    except (EdgeformerError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: interrupted")
+    end_by(lambda: run(parse()))
 
 
 if __name__ == "__main__":

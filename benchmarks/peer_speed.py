@@ -17,13 +17,13 @@ import dataclasses
 import json
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
 import peer_catalogue
 import peer_report
 from arguments import positive
+from ending import end_by
 from peer_catalogue import KINDS, OURS, REFERENCE, Peer
 from peer_environment import PeerError, call_quietly, peer_python
 from peer_report import Contender
@@ -35,7 +35,6 @@ from taking_turns import Engine
 
 from edgeformer.cli.machine import this_machine, usable_cores
 from edgeformer.cli.printing import print_line, print_table, write_json
-from edgeformer.runtime.errors import EdgeformerError
 
 BATCHES = {"decoder": [1, 8, 32], "encoder": [1, 8], "paper": [1, 32]}
 NAMES = [peer.name for peer in peer_catalogue.ALL]
@@ -212,14 +211,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    # Workers live in sessions of their own; an end by signal must reach them too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("error: terminated"))
-    try:
-        run(parse())
-    except (EdgeformerError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: interrupted")
+    end_by(lambda: run(parse()))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from arguments import positive
+from ending import end_by
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -35,7 +36,6 @@ from edgeformer.exporter.optimizing import optimize_bundle
 from edgeformer.exporter.quantization_options import QuantizationOptions
 from edgeformer.runtime import EncoderModel, GenerationConfig, Model, load, load_encoder
 from edgeformer.runtime.bundle import read_manifest
-from edgeformer.runtime.errors import EdgeformerError
 from edgeformer.runtime.probabilities import log_softmax
 
 Floats = NDArray[np.float32]
@@ -201,7 +201,4 @@ def main(given: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except EdgeformerError as error:
-        sys.exit(f"error: {error}")
+    end_by(lambda: main(sys.argv[1:]))

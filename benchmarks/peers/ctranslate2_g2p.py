@@ -22,7 +22,6 @@ import dataclasses
 import importlib.metadata
 import json
 import platform
-import resource
 import statistics
 import sys
 import time
@@ -30,9 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import ctranslate2
+from answering import peak_rss_mib
 from tokenizers import Tokenizer
-
-MIB = 2**20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,19 +136,6 @@ def read_words(path: Path) -> list[str]:
     """One word a line, each once; what follows a tab (a pronunciation) is left out."""
     words = (line.split("\t")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
     return list(dict.fromkeys(word for word in words if word))
-
-
-def peak_rss_mib() -> float:
-    """The most memory this process has held.
-
-    Linux's `ru_maxrss` begins with what the parent held when it started this process, so VmHWM is read where it exists.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024 / MIB
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / MIB if sys.platform == "darwin" else peak * 1024 / MIB
 
 
 def answer(peer: Peer, line: str) -> dict[str, Any]:
