@@ -53,6 +53,18 @@ class Target:
     notes: tuple[str, ...] = ()
 
     @property
+    def install(self) -> str:
+        """How to get what builds its engines; empty where there are no engines."""
+        if self.jetson:
+            return "it comes with JetPack, and engines are built on the board: apt install python3-libnvinfer there"
+        if self.module is None or self.versions is None:
+            return ""
+        if self.module == RTX:
+            return "pip install 'edgeformer[rtx]'"
+        least, below = self.versions
+        return f"pip install 'edgeformer[gpu]' 'tensorrt>={least},<{below}'"
+
+    @property
     def features(self) -> frozenset[str]:
         """What the oldest version of its range can do; a builder asks `capabilities` for the installed one."""
         if self.module is None or self.versions is None:

@@ -42,6 +42,11 @@ class Attention:
         return extent(self.key, 1)
 
     @property
+    def group(self) -> int:
+        """How many heads share their keys."""
+        return self.num_heads // self.num_kv_heads
+
+    @property
     def scale(self) -> float:
         """The factor of the scores."""
         given = self.node.attributes.get("scale")

@@ -8,6 +8,9 @@ documentation; RTX 1.7 fuses it too, as its plans show), and the fused kernel co
 The additive mask is finite. -32768 has a weight of exactly 0 beside any score that a narrow type can hold next to it,
 and a row of scores never becomes one of infinities, from which a softmax makes NaN.
 
+Heads that share keys stand below one another, as more queries of one head: (batch, num_kv_heads, group * q_len,
+head_dim), under the mask as often. That moves no memory, where repeating the keys would copy each cache in each step.
+
 ScatterND copies: `present.*` are tensors of their own, and their memory must not be that of `past_key_values.*`.
 """
 
@@ -15,10 +18,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
+from onnx_ir.passes import InPlacePass, PassResult
 
-from edgeformer.exporter.ort_cpu.matching import graph_input, register, take_over
-from edgeformer.exporter.tensorrt.attention_matching import Attention, attentions
+from edgeformer.exporter.ort_cpu.matching import graph_input, register, register_once, take_over
+from edgeformer.exporter.tensorrt.attention_matching import Attention, attentions, extent
 from edgeformer.exporter.tensorrt.finite_masks import HIDDEN
 from edgeformer.runtime import names
 
@@ -29,16 +32,12 @@ class PrimitiveAttention(InPlacePass):
     def call(self, model: ir.Model) -> PassResult:
         graph = model.graph
         found = attentions(graph)
-        masks: dict[ir.Value, ir.Value] = {}
+        masks: dict[tuple[ir.Value, int], ir.Value] = {}
         for attention in found:
-            if attention.num_heads != attention.num_kv_heads:
-                raise PreconditionError(
-                    f"{attention.node.name}: {attention.num_heads} heads share {attention.num_kv_heads} keys; the "
-                    "primitive form takes as many keys as heads: choose the plugin form"
-                )
-            if attention.mask not in masks:
-                masks[attention.mask] = additive(graph, attention)
-            self.rewrite(graph, attention, masks[attention.mask])
+            key = attention.mask, attention.num_kv_heads
+            if key not in masks:
+                masks[key] = stacked(graph, attention, additive(graph, attention))
+            self.rewrite(graph, attention, masks[key])
         written = [write for attention in found for write in attention.writes]
         if written:
             at = places(graph, next(attention for attention in found if attention.writes))
@@ -54,9 +53,13 @@ class PrimitiveAttention(InPlacePass):
         tape = ir.tape.Tape()
         scale = register(graph, f"{name}.scale", np.asarray(attention.scale, dtype.numpy()))
         query = tape.op("Mul", [attention.query, scale])
+        if attention.group > 1:
+            query = tape.op("Reshape", [query, heads_of(graph, attention.num_kv_heads)])
         scores = tape.op("MatMul", [query, tape.op("Transpose", [attention.key], {"perm": (0, 1, 3, 2)})])
         weights = tape.op("Softmax", [tape.op("Add", [scores, mask])], {"axis": -1})
         context = tape.op("MatMul", [weights, attention.value])
+        if attention.group > 1:
+            context = tape.op("Reshape", [context, heads_of(graph, attention.num_heads)])
         for node in tape.nodes:
             node.outputs[0].dtype = dtype
         graph.insert_before(attention.node, tape.nodes)
@@ -80,6 +83,27 @@ def additive(graph: ir.Graph, attention: Attention) -> ir.Value:
     assert producer is not None
     graph.insert_after(producer, node)
     return node.outputs[0]
+
+
+def stacked(graph: ir.Graph, attention: Attention, mask: ir.Value) -> ir.Value:
+    """The mask of queries whose heads stand below one another: (batch or 1, num_kv_heads or 1, group * q_len, keys)."""
+    if attention.group == 1:
+        return mask
+    if extent(mask, 1) == 1:
+        node = ir.node("Concat", [mask] * attention.group, {"axis": 2}, name=f"{mask.name}.stacked")
+    else:
+        shape = heads_of(graph, attention.num_kv_heads)
+        node = ir.node("Reshape", [mask, shape], name=f"{mask.name}.stacked")
+    producer = mask.producer()
+    assert mask.dtype is not None and producer is not None
+    node.outputs[0].dtype = mask.dtype
+    graph.insert_after(producer, node)
+    return node.outputs[0]
+
+
+def heads_of(graph: ir.Graph, count: int) -> ir.Value:
+    """The shape to which a Reshape brings heads and queries so that there are `count` heads."""
+    return register_once(graph, f"heads.{count}", [0, count, -1, 0])
 
 
 def places(graph: ir.Graph, attention: Attention) -> ir.Value:

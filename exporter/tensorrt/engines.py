@@ -47,7 +47,7 @@ def check_possible(job: Job) -> Installed:
     """What is installed here, once it is known to do what is asked for."""
     target = job.choice.target
     check_model(job.choice, job.bundle.manifest.sizes)
-    installed = probe(str(target.module))
+    installed = probe(str(target.module), target.install)
     check_version(target, installed.version)
     features = capabilities(installed.module, installed.version, jetson=target.jetson)
     check_features(job.options, installed, features)

@@ -23,14 +23,13 @@ COMMAND = (sys.executable, "-m", "edgeformer.exporter.tensorrt.worker")
 GRACE = 5.0  # seconds to end in, before it is killed
 TAIL = 3  # lines of a crashed process's output that a message quotes
 
-INSTALL = {
-    "tensorrt_rtx": "pip install 'edgeformer[rtx]'",
-    "tensorrt": "pip install 'edgeformer[gpu]' (on a Jetson it comes with JetPack: apt install python3-libnvinfer)",
-}
 
-
-def probe(module: str) -> Installed:
+def probe(module: str, install: str) -> Installed:
     """What this machine has of a TensorRT module, without loading it here.
+
+    Args:
+        module: its name.
+        install: how to get it, for the message.
 
     Raises:
         BackendUnavailableError: it is not installed, or does not load; how to get it.
@@ -39,7 +38,7 @@ def probe(module: str) -> Installed:
         for answer in said:
             if "installed" in answer:
                 return Installed(**answer["installed"])
-            raise BackendUnavailableError(f"{module} cannot be loaded here: {answer['unavailable']}; {INSTALL[module]}")
+            raise BackendUnavailableError(f"{module} cannot be loaded here: {answer['unavailable']}; {install}")
     raise BuildError(f"loading {module} ended without an answer")
 
 

@@ -125,7 +125,11 @@ def workers(bundle: Path) -> list[str]:
         ((*RTX, "--workspace", "lots"), ("--workspace is 'lots', expected a number of bytes",)),
         ((*RTX, "--opt-level", "7"), ("--opt-level is 7, expected 0 to 5",)),
         ((*RTX, "--timing-cache", "t", "--version-compatible"), ("no --timing-cache", "no --version-compatible")),
-        (("--target", "tensorrt-11"), ("tensorrt cannot be loaded here: ", "pip install 'edgeformer[gpu]'")),
+        (
+            ("--target", "tensorrt-11"),
+            ("tensorrt cannot be loaded here: ", "pip install 'edgeformer[gpu]' 'tensorrt>=11.0,<12.0'"),
+        ),
+        (("--target", "jetson-orin-jp7.2"), ("tensorrt cannot be loaded here: ", "comes with JetPack", "on the board")),
         (("--target", "ort-cpu", "--capacity", "9"), ("--capacity is for engines, and it has none: leave it out",)),
     ],
 )

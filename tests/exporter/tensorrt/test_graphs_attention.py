@@ -153,13 +153,3 @@ def test_an_attention_that_is_not_understood_is_refused_by_name(
     change(attention)
     with pytest.raises(PreconditionError, match=attention.name):
         form(decoder)
-
-
-def test_heads_that_share_keys_are_refused_by_the_primitive_form_alone(decoder: ir.Model) -> None:
-    key = only(decoder, "Attention")[0].inputs[1]
-    key.shape = ir.Shape(["batch", 1, "capacity", 16])
-    with pytest.raises(PreconditionError, match="2 heads share 1 keys"):
-        PrimitiveAttention()(decoder.clone())
-    PluginAttention()(decoder)
-    node = only(decoder, "CachedAttention")[0]
-    assert (node.attributes["num_heads"].value, node.attributes["num_kv_heads"].value) == (2, 1)

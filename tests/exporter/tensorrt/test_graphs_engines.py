@@ -10,6 +10,12 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
+from edgeformer.exporter.onnx_graphs import export_graphs
+from edgeformer.exporter.tensorrt.graphs import rewrite
+from edgeformer.models.configs.keys import Keys
+from edgeformer.models.configs.llama import LlamaConfig
+from edgeformer.models.llama import Llama
+
 from .typed_graphs import typed
 
 trt: Any = pytest.importorskip("tensorrt_rtx")
@@ -67,3 +73,14 @@ def test_the_primitive_form_is_fused_though_no_layer_says_attention(tiny_bundle:
 def test_a_plan_names_no_fused_kernel_where_no_attention_fuses(tiny_bundle: Path) -> None:
     layers, plan = build(typed(tiny_bundle, "encoder", dtype="float32", attention="primitive"))
     assert (layers["SOFTMAX"], fused(plan)) == (2, 0)
+
+
+def test_the_primitive_form_fuses_where_heads_share_keys() -> None:
+    keys = {
+        "vocab_size": 31, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "intermediate_size": 40, "max_position_embeddings": 64, "eos_token_id": 2,
+    }  # fmt: skip
+    graph = export_graphs(Llama(LlamaConfig.from_keys(Keys(keys))).eval())["decoder"]
+    rewrite(graph, "decoder", dtype="float16", weights=None, attention="primitive", capacity=32)
+    layers, plan = build(graph)
+    assert (layers["SOFTMAX"], fused(plan)) == (2, 2)

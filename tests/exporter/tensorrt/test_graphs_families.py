@@ -10,8 +10,11 @@ import onnx_ir as ir
 import pytest
 import torch
 from onnx_ir.passes import PreconditionError
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from edgeformer.exporter.onnx_graphs import export_graphs, sizes_of
+from edgeformer.exporter.ort_cpu.matching import register
+from edgeformer.exporter.tensorrt.attention_primitive import PrimitiveAttention
 from edgeformer.exporter.tensorrt.finite_masks import HIDDEN
 from edgeformer.exporter.tensorrt.graphs import OPSET_VERSION, rewrite
 from edgeformer.exporter.tensorrt.older_operators import OlderOperators
@@ -116,6 +119,38 @@ def test_the_primitive_form_adds_masks_as_they_are(graph_of: GraphOf, given: Cal
     encoder, inputs = graph_of("t5", "primitive", "encoder"), encoder_inputs(3, 6, 31)
     found, expected = run(encoder, inputs), run(graph_of("t5", role="encoder"), inputs)
     close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "mistral"])
+def test_the_primitive_form_puts_heads_that_share_keys_below_one_another(
+    graph_of: GraphOf, given: Callable[[str], Arrays], name: str
+) -> None:
+    model = graph_of(name, "primitive")
+    close(logits(model, given(name)), logits(graph_of(name), given(name)))
+    assert not {"Tile", "Expand"} & {node.op_type for value in caches(model) for node in value.consumers()}
+    assert len(only(model, "Where")) == 1, "one mask for all layers"
+
+
+def caches(model: ir.Model) -> list[ir.Value]:
+    return [value for value in model.graph.outputs if value.name != names.LOGITS]
+
+
+def test_a_mask_of_each_head_goes_with_its_head(graph_of: GraphOf, given: Callable[[str], Arrays]) -> None:
+    portable = graph_of("qwen3")
+    bias = np.random.default_rng(1).normal(size=(1, 4, 1, 1)).repeat(12, 3).astype(np.float32)
+    bias += np.arange(48, dtype=np.float32).reshape(1, 4, 1, 12) / 10
+    bias_of_heads = register(portable.graph, "bias", bias)
+    hidden = register(portable.graph, "hidden", np.float32(HIDDEN))
+    for attention in only(portable, "Attention"):
+        where = ir.node("Where", [attention.inputs[3], bias_of_heads, hidden])
+        where.outputs[0].dtype, where.outputs[0].shape = ir.DataType.FLOAT, ir.Shape(["batch", 4, "q_len", 12])
+        portable.graph.insert_before(attention, where)
+        attention.replace_input_with(3, where.outputs[0])
+    rewritten = portable.clone()
+    PrimitiveAttention()(rewritten)
+    RemoveUnusedNodesPass()(rewritten)
+    assert not only(rewritten, "Attention")
+    close(logits(rewritten, given("qwen3")), logits(portable, given("qwen3")))
 
 
 def test_our_own_attention_refuses_masks_that_are_added(graph_of: GraphOf) -> None:

@@ -103,13 +103,12 @@ def test_an_interrupt_ends_the_process_also_one_that_would_not_end(
 
 def test_a_module_that_is_not_there_is_refused_with_how_to_get_it() -> None:
     with pytest.raises(BackendUnavailableError) as caught:
-        probe("tensorrt")
-    assert str(caught.value).startswith("tensorrt cannot be loaded here: No module named 'tensorrt'; pip install ")
-    assert "on a Jetson it comes with JetPack" in str(caught.value)
+        probe("tensorrt", "get it here")
+    assert str(caught.value) == "tensorrt cannot be loaded here: No module named 'tensorrt'; get it here"
 
 
 def test_a_module_that_is_there_tells_its_version_and_the_gpu() -> None:
-    installed = probe("tensorrt_rtx")
+    installed = probe("tensorrt_rtx", "")
     assert isinstance(installed, Installed)
     assert installed.module == "tensorrt_rtx"
     assert [part.isdigit() for part in installed.version.split(".")] == [True] * 4
