@@ -95,7 +95,8 @@ def stacked(graph: ir.Graph, attention: Attention, mask: ir.Value) -> ir.Value:
         shape = heads_of(graph, attention.num_kv_heads)
         node = ir.node("Reshape", [mask, shape], name=f"{mask.name}.stacked")
     producer = mask.producer()
-    assert mask.dtype is not None and producer is not None
+    assert mask.dtype is not None
+    assert producer is not None
     node.outputs[0].dtype = mask.dtype
     graph.insert_after(producer, node)
     return node.outputs[0]
