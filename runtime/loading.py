@@ -15,6 +15,7 @@ from edgeformer.runtime.model import Model
 # The best first: an engine for this machine's GPU, ONNX Runtime on a GPU, and on the CPU; then what rounds least.
 BACKENDS = ("tensorrt", "ort-cuda", "ort-cpu")
 PRECISIONS = ("fp16", "bf16", "fp32", "int8", "int8-rows", "auto", "int4")
+ON_CPU = ("fp32", *(precision for precision in PRECISIONS if precision != "fp32"))  # 16 bits are no faster there
 PORTABLE = "onnx"
 
 M = TypeVar("M", Model, EncoderModel)
@@ -128,4 +129,5 @@ def rank(artifact: Artifact) -> tuple[bool, int, int]:
     def place(name: str, order: tuple[str, ...]) -> int:
         return order.index(name) if name in order else len(order)
 
-    return artifact.name == PORTABLE, place(artifact.backend, BACKENDS), place(artifact.precision, PRECISIONS)
+    precisions = ON_CPU if artifact.backend == "ort-cpu" else PRECISIONS
+    return artifact.name == PORTABLE, place(artifact.backend, BACKENDS), place(artifact.precision, precisions)

@@ -18,7 +18,6 @@ from edgeformer.runtime.errors import BackendUnavailableError, NotEnoughMemoryEr
 from edgeformer.runtime.names import Dims, Sizes
 
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-HALVES = ("fp16", "bf16")  # precisions whose caches are of 16 bits as well, in ONNX Runtime
 ALIGNMENT = 256  # bytes, of every tensor on a GPU
 USUAL = 512  # tokens of a row or a source, where nothing says how many: never a model's full context
 ON_GPU = ("tensorrt", "ort-cuda")  # backends whose artifacts lie in a GPU's memory
@@ -202,19 +201,27 @@ def needed(manifest: Manifest, artifact: Artifact, load: Load) -> Needs:
         given, found = encoder_io(manifest.encoder, load.batch, load.source_len)
         activations = max(engine.memory.values(), default=0) if engine else 4 * load.batch * load.source_len * 6 * width
         return Needs(weights, 0, 0, activations, 8 * sum(given.values()) + 4 * sum(found.values()))
+    item = cache_item(artifact)
     if engine is None:
         row, source = load.capacity * sizes.num_kv_heads * sizes.head_dim, load.source_len * width
-        tokens, item = load.batch * load.source_len, 2 if artifact.precision in HALVES else 4
+        tokens = load.batch * load.source_len
         activations = 4 * tokens * 6 * width  # the encoder's: its input, queries, keys, values, and their sums
         io = 4 * load.batch * sizes.vocab_size + 8 * tokens
         return Needs(weights, item * tensors * load.batch * row, item * tensors * load.batch * source, activations, io)
-    rows, item = row_count(load.batch, most_rows(artifact)), ITEM_BYTES[engine.dtype]
+    rows = row_count(load.batch, most_rows(artifact))
     caches = store_bytes(sizes, rows, sizes.num_kv_heads, load.capacity, item)
     source_len = source_bucket(load.source_len, load.source_len) if sizes.has_source else 0
     sources = store_bytes(sizes, rows, sizes.num_heads, source_len, item) if source_len else 0
     activations = max(engine.memory.values(), default=0)
     io = rows * (4 * sizes.vocab_size + 8 * load.source_len) + 16 * ALIGNMENT
     return Needs(weights, caches * (1 if in_place(artifact) else 2), sources, activations, io)
+
+
+def cache_item(artifact: Artifact) -> int:
+    """Bytes of a number in a cache."""
+    if artifact.engine is not None:
+        return ITEM_BYTES[artifact.engine.dtype]
+    return 2 if artifact.backend == "ort-cuda" else 4
 
 
 def encoder_io(record: EncoderRecord, rows: int, source_len: int, wanted: int = 1) -> tuple[Elements, Elements]:

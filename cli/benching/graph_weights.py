@@ -20,6 +20,7 @@ ITEM_BYTES = {
     1: 4.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 2.0, 6: 4.0, 7: 8.0, 9: 1.0, 10: 2.0, 11: 8.0, 12: 4.0, 13: 8.0, 16: 2.0,
     17: 1.0, 18: 1.0, 19: 1.0, 20: 1.0, 21: 0.5, 22: 0.5, 23: 0.5,
 }  # fmt: skip
+WIDENING = "Cast"  # a matrix that is stored in 16 bits and computed in float32
 LOOKUPS = ("Gather", "GatherBlockQuantized")
 
 Field = tuple[int, "int | memoryview"]
@@ -47,21 +48,22 @@ def weights_of(path: Path, vocab_size: int) -> Weights:
         ValueError: it is not ONNX.
     """
     graph = [value for field, value in fields(memoryview(path.read_bytes())) if field == GRAPH]
-    total, count, head, computed = 0.0, 0, 0, set(computed_with(graph))
+    total, count, head = 0.0, 0, 0
+    computed, widened = set(taken(graph, other_than=LOOKUPS)), set(taken(graph, by=WIDENING))
     for part in graph:
         for dims, data_type, name in initializers(part):
             if name not in computed:
                 continue
             elements = math.prod(dims)
-            total += elements * ITEM_BYTES.get(data_type, 4.0)
+            total += elements * (4.0 if name in widened else ITEM_BYTES.get(data_type, 4.0))
             if len(dims) > 1:
                 count += elements
                 head += elements if vocab_size in dims else 0
     return Weights(int(total), count, head)
 
 
-def computed_with(graph: list[int | memoryview]) -> Iterator[str]:
-    """Names that nodes take, other than as the table of a lookup."""
+def taken(graph: list[int | memoryview], *, by: str = "", other_than: tuple[str, ...] = ()) -> Iterator[str]:
+    """Names that nodes take: those of one operator, or of all; other than as the table of a lookup."""
     for part in graph:
         for field, node in parts(part):
             if field != NODE:
@@ -69,7 +71,8 @@ def computed_with(graph: list[int | memoryview]) -> Iterator[str]:
             found = list(parts(node))
             inputs = [text(value) for number, value in found if number == NODE_INPUT]
             kind = next((text(value) for number, value in found if number == NODE_TYPE), "")
-            yield from inputs[1:] if kind in LOOKUPS else inputs
+            if kind == by or not by:
+                yield from inputs[1:] if kind in other_than else inputs
 
 
 def initializers(part: int | memoryview) -> Iterator[tuple[list[int], int, str]]:

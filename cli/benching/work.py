@@ -9,8 +9,7 @@ from edgeformer.cli.benching.graph_weights import Weights, weights_of
 from edgeformer.cli.benching.grid import Cell
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.loading import PORTABLE
-
-HALVES = ("fp16", "bf16")
+from edgeformer.runtime.memory_plan import cache_item
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,9 +59,8 @@ def step_work(
     if decoder is None:
         return None
     sizes, rows = bundle.manifest.sizes, cell.batch * cell.config.num_beams
-    item = 2 if artifact.precision in HALVES else 4
     length = (cell.prompt or 0) + tokens / 2
-    caches = int(2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim * item * rows * length)
+    caches = int(2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim * cache_item(artifact) * rows * length)
     return Work(decoder.bytes + caches, decoder.bytes, 2 * decoder.count * rows)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROWS = (1, 8)  # batches whose largest capacity is told
 MANY = 1 << 20
+HALVES = ("fp16", "bf16")
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}  # of caches; of all others float16
 
 
@@ -137,11 +138,16 @@ def sized(question: Question) -> list[Sized]:
 
 
 def precisions_of(target: Target, device: Device) -> Iterator[str]:
-    """Those that the target has on the device's GPU, and fuses attention in; `auto` lies between int8 and int4."""
+    """Those that the target has on the device's GPU, and fuses attention in.
+
+    `auto` lies between int8 and int4; what ONNX Runtime stores in 16 bits on a CPU takes the memory and time of fp32.
+    """
     from edgeformer.exporter.targets.limits import UNFUSED_PRECISIONS, with_precision
 
     for precision in target.precisions:
         if precision == "auto" or (target.module and precision in UNFUSED_PRECISIONS):
+            continue
+        if target.backend == "ort-cpu" and precision in HALVES:
             continue
         if not target.compute_capabilities or device.compute_capability in with_precision(target, precision):
             yield precision

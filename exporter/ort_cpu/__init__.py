@@ -18,6 +18,7 @@ from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
+from edgeformer.exporter.ort_cpu.stored_half import DTYPES
 from edgeformer.exporter.ort_cpu.tables import TablesInCodes, TransposedTables
 from edgeformer.exporter.ort_cpu.traits import lower_opset
 from edgeformer.exporter.ort_cpu.unused_inputs import UnusedInputs
@@ -36,7 +37,8 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
 
     Args:
         model: as `edgeformer.exporter.onnx_graphs` makes it.
-        precision: fp32, int8, int4, auto or int8-rows.
+        precision: fp32, int8, int4, auto or int8-rows; fp16 and bf16 are fp32 until `StoredInHalf`, which is the last
+            to see a graph.
         recipe: how weights in blocks are stored, where it is not plainly; auto without one leaves them as they are.
 
     Returns:
@@ -48,7 +50,7 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
         CachedAttention(), SourceAttention(), SimplifiedNorms(), FusedActivations(), RemoveUnusedNodesPass(),
         PackProjections(), WantedRows(), RemoveUnusedNodesPass(), WantedEarly(),
     ]  # fmt: skip
-    if precision != "fp32":
+    if precision not in ("fp32", *DTYPES):
         passes.append(TransposedTables())
     recipe = recipe or PLAIN.get(precision)
     if recipe is not None:

@@ -7,6 +7,7 @@ from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.jobs import Job
 from edgeformer.exporter.ort_cpu.recipes import recipes
 from edgeformer.exporter.ort_cpu.source_blocks import in_blocks, require_same
+from edgeformer.exporter.ort_cpu.stored_half import DTYPES, StoredInHalf
 from edgeformer.exporter.ort_cpu.traits import least_version, needs_empty_caches, shares_sources
 from edgeformer.exporter.quantization_options import IN_BLOCKS
 from edgeformer.exporter.records import versions
@@ -34,6 +35,10 @@ def make_ort_cpu(job: Job) -> Artifact:
         with job.rewriting("encoder"):
             if (long_encoder := in_blocks(graphs["encoder"])) is not None:
                 graphs[names.LONG_ENCODER] = long_encoder
+    if precision in DTYPES:
+        for role, graph in graphs.items():
+            with job.rewriting(role):
+                StoredInHalf(precision)(graph)
     job.progress("writing")
     save_graphs(job.folder, graphs)
     if names.LONG_ENCODER in graphs:

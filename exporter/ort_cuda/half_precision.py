@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult, PreconditionError
+from onnx_ir.passes import InPlacePass, PassResult
 
+from edgeformer.exporter.ort_cpu.stored_half import rounded
 from edgeformer.runtime import names
 
 MOST = float(np.finfo(np.float16).max)
@@ -40,9 +41,7 @@ class HalfPrecision(InPlacePass):
             return
         array = tensor.numpy()
         array = np.where(array == LEAST, -MOST, array)  # what a mask adds to scores that nobody is to see
-        if array.size and (most := float(np.abs(array).max())) > MOST:
-            raise PreconditionError(f"{value.name} goes up to {most:g}, more than float16 can hold ({MOST:g})")
-        value.const_value = ir.tensor(array.astype(np.float16), name=value.name)
+        value.const_value = ir.tensor(rounded(array, ir.DataType.FLOAT16, str(value.name)), name=value.name)
         self.retype(value)
 
     def retype(self, value: ir.Value) -> None:

@@ -96,6 +96,9 @@ CUDA_HALF = (
     "fp16 alone: ONNX Runtime's GroupQueryAttention has no float32 kernel for CUDA (its sources), and its CPU kernels, "
     "which check the graphs, have no bfloat16."
 )
+CPU_HALF = (
+    "fp16 and bf16: matrices are stored in 16 bits and computed in float32: half the file, the memory and time of fp32."
+)
 NO_TENSORRT_PROVIDER = (
     "ONNX Runtime's TensorRT provider is not used: TensorRT's parser refuses these graphs at every attention (run with "
     "RTX 1.7.1: no lengths as a mask), so that it would compile the pieces between at the first run of each shape. A "
@@ -103,7 +106,8 @@ NO_TENSORRT_PROVIDER = (
 )
 
 ROWS = (
-    Target("ort-cpu", "ort-cpu", ("fp32", "int8", "int8-rows", "int4", "auto"), ("contrib",), RAN),
+    Target("ort-cpu", "ort-cpu", ("fp32", "fp16", "bf16", "int8", "int8-rows", "int4", "auto"), ("contrib",), RAN,
+           notes=(CPU_HALF,)),
     Target("ort-cuda", "ort-cuda", ("fp16",), ("contrib",), CHECKED_ON_CPU,
            notes=(CUDA_HALF, NO_TENSORRT_PROVIDER)),
     tensorrt("tensorrt-10.3", ("10.3", "10.13"), "7.5 8.0 8.6 8.9 9.0", WITHOUT_LAYERS_AOT, NO_LAYERS, INT8,

@@ -57,7 +57,7 @@ def test_a_target_that_does_not_exist_is_refused_with_the_nearest() -> None:
 
 
 def test_a_precision_that_it_does_not_have_is_refused_with_those_that_it_has() -> None:
-    with pytest.raises(TargetError, match="target ort-cpu has no precision 'int3'; it has: fp32, int8"):
+    with pytest.raises(TargetError, match="target ort-cpu has no precision 'int3'; it has: fp32, fp16, bf16, int8"):
         find_target("ort-cpu", "int3")
 
 

@@ -90,6 +90,7 @@ def test_engines_come_first_then_gpus_then_the_cpu_then_the_portable_graphs() ->
         named("tensorrt-rtx-int4", "tensorrt", "int4"),
         named("ort-cuda-fp16", "ort-cuda", "fp16"),
         named("ort-cpu-fp32", "ort-cpu", "fp32"),
+        named("ort-cpu-fp16", "ort-cpu", "fp16"),
         named("ort-cpu-int8", "ort-cpu", "int8"),
         named("ort-cpu-int8-rows", "ort-cpu", "int8-rows"),
         named("other-fp32", "of the future", "fp32"),
