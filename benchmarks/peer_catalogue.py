@@ -37,8 +37,7 @@ class Peer:
 ALL = (
     Peer(
         OURS, "", Path(__file__).with_name("peer_ours.py"),
-        {"decoder": {"fp32": 32, "int8": 8, "int4": 4}, "encoder": {"fp32": 32, "int8": 8, "int4": 4},
-         "paper": {"fp32": 32, "int8": 8, "int8-rows": 8, "int4": 4}},
+        {kind: {"fp32": 32, "int8": 8, "int8-rows": 8, "int4": 4} for kind in KINDS},
         {},
     ),
     Peer(

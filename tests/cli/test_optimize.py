@@ -71,7 +71,7 @@ def test_a_target_that_does_not_exist_is_refused_with_the_nearest(
 
 def test_a_precision_that_the_target_lacks_is_refused(cli: Callable[..., Any], bundle: Path) -> None:
     cli("optimize", bundle, "--target", "ort-cpu", "--precision", "fp4").refused(
-        "no precision 'fp4'; it has: fp32, int8"
+        "no precision 'fp4'; it has: fp32, fp16, bf16, int8"
     )
 
 
