@@ -35,13 +35,14 @@ from speed_report import BEAMS, PEER, Pairs, Spoken, accuracy_from, accuracy_her
 from taking_turns import Engine, Setting, take_turns
 from torch_search import Checkpoint
 
-from edgeformer.cli.machine import this_machine, usable_cores
+from edgeformer.cli.machine import this_machine
 from edgeformer.cli.printing import write_json
 from edgeformer.cli.progress import counting
 from edgeformer.cli.requirements import installed_versions
 from edgeformer.models.weight_files import WEIGHTS
 from edgeformer.runtime import GenerationConfig
 from edgeformer.runtime.bundle import read_manifest, sha256
+from edgeformer.runtime.cores import usable_cores
 from edgeformer.runtime.errors import TargetError
 
 # Which of ours is compared with which of the peer's.

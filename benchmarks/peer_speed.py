@@ -33,8 +33,9 @@ from random_checkpoints import WRITERS, Shape
 from rich.console import Console
 from taking_turns import Engine
 
-from edgeformer.cli.machine import this_machine, usable_cores
+from edgeformer.cli.machine import this_machine
 from edgeformer.cli.printing import print_line, print_table, write_json
+from edgeformer.runtime.cores import usable_cores
 
 BATCHES = {"decoder": [1, 8, 32], "encoder": [1, 8], "paper": [1, 32]}
 NAMES = [peer.name for peer in peer_catalogue.ALL]

@@ -58,6 +58,9 @@ def run(
     warmup: Annotated[int, typer.Option("--warmup", help="Rounds before them that are not measured.")] = 2,
     seed: Annotated[int, typer.Option("--seed", help="Of the order, and of prompts of a given length.")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", help="Cores to use; all by default.")] = None,
+    spin: Annotated[
+        str, typer.Option("--spin", metavar="WHEN", help="When waiting threads keep cores busy: steps, always, never.")
+    ] = "steps",
     calls_only: Annotated[
         bool, typer.Option("--calls-only", help="Leave out load time, peak memory, ceilings and energy.")
     ] = False,
@@ -84,14 +87,16 @@ def run(
     from edgeformer.cli.benching.encoding import open_subject
     from edgeformer.cli.benching.planning import Asked, make_setup
     from edgeformer.cli.benching.records import make_record
+    from edgeformer.runtime.cores import Cores
 
+    cores = Cores(threads, spin)  # type: ignore[arg-type]  # checked there
     asked = Asked(
         texts or [], inputs, replay, batch, prompt, new_tokens, max_new_tokens, num_beams, rounds, warmup, seed,
-        threads, calls_only,
+        cores, calls_only,
     )  # fmt: skip
     asked.check()
     names = artifact or runnable(bundle)
-    model = open_subject(bundle, names[0], threads)  # which imports its library
+    model = open_subject(bundle, names[0], cores)  # which imports its library
     setup, prompts = make_setup(model, bundle, asked)
     check(model, setup.plan)
     del model  # whose memory would count

@@ -8,6 +8,8 @@ import platform
 import re
 from pathlib import Path
 
+from edgeformer.runtime.cores import usable_cores
+
 # What speeds up inference, by the kernel's names for it.
 INSTRUCTION_SETS = (
     "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16",
@@ -92,12 +94,6 @@ def jetson(board: str, release: str) -> str | None:
     if "jetson" not in board.lower() and linux is None:
         return None
     return f"{board or 'a Jetson'}, {f'L4T {linux[1]}.{linux[2]}' if linux else 'release unknown'}"
-
-
-def usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def all_cores() -> int:

@@ -107,6 +107,9 @@ def run(
     truncate: Annotated[bool, typer.Option("--truncate", help="Encoders: cut an input that is too long.")] = False,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Most inputs that are computed together.")] = 64,
     threads: Annotated[int | None, typer.Option("--threads", help="Cores to use; all by default.")] = None,
+    spin: Annotated[
+        str, typer.Option("--spin", metavar="WHEN", help="When waiting threads keep cores busy: steps, always, never.")
+    ] = "steps",
     stream: Annotated[
         bool, typer.Option("--stream", help="Print each piece of text as it comes; no beam search can.")
     ] = False,
@@ -169,7 +172,7 @@ def run(
     of_encoders = {"pairs": pairs, "truncate": truncate}
     if read_manifest(bundle).kind == "encoder":
         refuse_options(given | {"chat": chat or None, "stream": stream or None}, "models that generate")
-        encoder = load_encoder(bundle, artifact, threads=threads)
+        encoder = load_encoder(bundle, artifact, threads=threads, spin=spin)  # type: ignore[arg-type]  # checked there
         if verbose:
             print_choice(encoder)
         wanted = encoder_options(encoder, pairs=pairs, truncate=truncate, top_k=top_k, batch_size=batch_size)
@@ -177,7 +180,7 @@ def run(
             run_encoder(encoder, lines, wanted, on_done, alone=alone, as_json=as_json)
         return
     refuse_options({name: value or None for name, value in of_encoders.items()}, "encoders")
-    model = load(bundle, artifact, threads=threads)
+    model = load(bundle, artifact, threads=threads, spin=spin)  # type: ignore[arg-type]
     if verbose:
         print_choice(model)
     config = generation_options.changed(model.generation_config, given | {"top_k": top_k})

@@ -92,6 +92,7 @@ def load_all(folder: Path, name: str | None) -> tuple[list[Model | EncoderModel]
     from edgeformer.runtime import EncoderModel, Model
     from edgeformer.runtime.backends import lacking
     from edgeformer.runtime.bundle import open_bundle, read_manifest
+    from edgeformer.runtime.cores import Cores
     from edgeformer.runtime.errors import BackendUnavailableError
     from edgeformer.runtime.loading import choose
 
@@ -105,7 +106,7 @@ def load_all(folder: Path, name: str | None) -> tuple[list[Model | EncoderModel]
         if reason is None and artifact.precision not in TOLERANCES:
             reason = f"precision {artifact.precision!r} is unknown to this edgeformer"
         if reason is None:
-            models.append(kind(bundle, artifact, None))
+            models.append(kind(bundle, artifact, Cores()))
         else:
             skipped.append({"artifact": artifact.name, "reason": reason})
     if not models:

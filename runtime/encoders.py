@@ -11,6 +11,7 @@ from edgeformer.runtime import names
 from edgeformer.runtime.backends import Floats
 from edgeformer.runtime.backends.encoding import encoding_backend_of
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.encoder_batches import graph_inputs, like_lengths
 from edgeformer.runtime.encoder_heads import classification, filled_mask, labelled_tokens, masks_of
 from edgeformer.runtime.encoder_records import LAST_HIDDEN_STATE, EncoderRecord, Head
@@ -50,13 +51,13 @@ class EncoderModel:
             named.
     """
 
-    def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> None:
+    def __init__(self, bundle: Bundle, artifact: Artifact, cores: Cores) -> None:
         self.bundle, self.artifact = bundle, artifact
         self.passed_over: dict[str, str] = {}
         self.sizes, self.tokens = bundle.manifest.sizes, bundle.manifest.tokens
         self.record = record_of(bundle)
         self.text = EncoderText(bundle, self.sizes.max_positions, self.sizes.vocab_size)
-        self.executor = encoding_backend_of(artifact).load_encoder(bundle, artifact, self.record, threads)
+        self.executor = encoding_backend_of(artifact).load_encoder(bundle, artifact, self.record, cores)
 
     def encode(
         self,

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from edgeformer.runtime.backends import lacking
 from edgeformer.runtime.bundle import Artifact, Bundle, open_bundle, read_manifest
+from edgeformer.runtime.cores import Cores, Spin
 from edgeformer.runtime.encoders import EncoderModel
 from edgeformer.runtime.errors import BackendUnavailableError, BundleError, NotEnoughMemoryError, TargetError
 from edgeformer.runtime.model import Model
@@ -21,7 +22,7 @@ PORTABLE = "onnx"
 M = TypeVar("M", Model, EncoderModel)
 
 
-def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None = None) -> Model:
+def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None = None, spin: Spin = "steps") -> Model:
     """Load the best artifact of a bundle that runs here; `model.artifact` says which.
 
     Args:
@@ -30,26 +31,35 @@ def load(bundle: str | Path, artifact: str | None = None, *, threads: int | None
             None: an engine for the GPU that is here, then ONNX Runtime on it, then on the CPU, then the portable
             graphs; of several, the one that rounds least. `model.passed_over` says why it is none of the others.
         threads: cores to use; all where it is None.
+        spin: whether threads that wait for work keep their core busy: while a step runs (`steps`), between steps as
+            well (`always`: the least latency on a machine with nothing else to do), or not at all (`never`: the least
+            energy, and the core for others).
 
     Raises:
         BundleError: the bundle is missing, damaged or too new; every problem is named. Or it holds an encoder, which
             `load_encoder` loads.
         TargetError: it holds no such artifact.
+        OptionError: there are no such threads; `spin` is none of the three.
         BackendUnavailableError: what the artifact needs is not installed, or nothing runs here.
         NotEnoughMemoryError: the artifact of this name does not fit into the memory that is free.
     """
     require_kind(Path(bundle), encoder=False)
-    return opened(Path(bundle), artifact, lambda found, chosen: Model(found, chosen, threads))
+    cores = Cores(threads, spin)
+    return opened(Path(bundle), artifact, lambda found, chosen: Model(found, chosen, cores))
 
 
-def load_encoder(bundle: str | Path, artifact: str | None = None, *, threads: int | None = None) -> EncoderModel:
+def load_encoder(
+    bundle: str | Path, artifact: str | None = None, *, threads: int | None = None, spin: Spin = "steps"
+) -> EncoderModel:
     """As `load`, for a bundle whose model reads and does not write: a sentence encoder, a classifier and the like.
 
     Raises:
-        BundleError, TargetError, BackendUnavailableError: as `load`; the bundle holds a model that generates.
+        BundleError, TargetError, OptionError, BackendUnavailableError: as `load`; or the bundle holds a model that
+            generates.
     """
     require_kind(Path(bundle), encoder=True)
-    return opened(Path(bundle), artifact, lambda found, chosen: EncoderModel(found, chosen, threads))
+    cores = Cores(threads, spin)
+    return opened(Path(bundle), artifact, lambda found, chosen: EncoderModel(found, chosen, cores))
 
 
 def require_kind(folder: Path, *, encoder: bool) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from edgeformer.runtime import memory_plan
 from edgeformer.runtime.backends import Executor, Floats, Ints, Rows, backend_of, bounds_of, step_noise_of
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.decoding import Decoding
 from edgeformer.runtime.errors import InputError, OptionError
 from edgeformer.runtime.given import check_whole, is_list
@@ -39,7 +40,7 @@ class Model:
         passed_over: why `load` took none of the bundle's other artifacts, by their names; empty where one was named.
     """
 
-    def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> None:
+    def __init__(self, bundle: Bundle, artifact: Artifact, cores: Cores) -> None:
         self.bundle, self.artifact = bundle, artifact
         self.passed_over: dict[str, str] = {}
         self.sizes, self.tokens, self.kind = bundle.manifest.sizes, bundle.manifest.tokens, bundle.manifest.kind
@@ -47,7 +48,7 @@ class Model:
         self.text = Text(bundle)
         backend = backend_of(artifact)
         memory_plan.require(memory_plan.plan_memory(bundle.manifest, artifact))
-        self.executor: Executor = backend.load(bundle, artifact, threads)
+        self.executor: Executor = backend.load(bundle, artifact, cores)
         self.bounds = bounds_of(self.executor)
         self.generation_config = own_options.within(self.most_tokens())
         # Of the call before, whose options often come again, with what it was made of.

@@ -88,7 +88,7 @@ def measure_artifact(setup: Setup, name: str, on_done: Callable[[int], None]) ->
     if not setup.calls_only:
         manifest = read_manifest(setup.folder)
         apart = measure_starts(largest(setup, manifest, name), manifest, choose(setup.folder, name))
-    model = open_subject(setup.folder, name, setup.plan.threads)
+    model = open_subject(setup.folder, name, setup.plan.cores)
     artifact, weights = model.artifact, role_weights(model.bundle, model.artifact)
     calls = measured_calls(setup, model, on_done)
     for cell, entry in zip(setup.plan.cells, calls["cells"], strict=True):
@@ -133,7 +133,9 @@ def largest(setup: Setup, manifest: Manifest, name: str) -> FreshRequest:
     plan = setup.plan
     cell = max(plan.cells, key=lambda c: c.batch * c.config.num_beams * ((c.prompt or 0) + (c.new_tokens or 1)))
     sources: list[Source] = batches(plan, cell, vocabulary(manifest), 0)[0]
-    return FreshRequest(str(setup.folder), name, plan.threads, sources, dataclasses.asdict(cell.config))
+    return FreshRequest(
+        str(setup.folder), name, plan.cores.threads, plan.cores.spin, sources, dataclasses.asdict(cell.config)
+    )
 
 
 def energy(plan: Plan, model: Subject, cell: Cell) -> dict[str, Any] | str:

@@ -14,6 +14,10 @@ from edgeformer.runtime.errors import InputError
 
 METRICS = ("ttft", "itl", "e2e")
 LEVEL = 0.05  # of a difference that chance would make, over all cells and metrics of two records together
+# What should be the same in two records; one that is older may lack some.
+COMPARABLE = (
+    "bundle.sha256", "machine.cpu", "machine.cores", "settings.threads", "settings.spin", "settings.prompts", "commit",
+)  # fmt: skip
 KEYS = ("batch", "num_beams", "prompt", "new_tokens", "replay")
 
 Record = Mapping[str, Any]
@@ -158,8 +162,8 @@ def remarks(base: Named, other: Named) -> Iterator[str]:
             said = "; ".join(finding["said"] for finding in artifact["noise"]["findings"])
             if said:
                 yield f"{name} is noisy ({artifact['artifact']}): {said}"
-    for place in ("bundle.sha256", "machine.cpu", "machine.cores", "settings.threads", "settings.prompts", "commit"):
+    for place in COMPARABLE:
         group, _, key = place.partition(".")
-        one, two = (record[group][key] if key else record[group] for record in (base[1], other[1]))
+        one, two = (record[group].get(key) if key else record[group] for record in (base[1], other[1]))
         if one != two:
             yield f"{place} differs: {one} and {two}"

@@ -12,6 +12,7 @@ from edgeformer.cli.benching.grid import Source
 from edgeformer.cli.inputs import Line, encode
 from edgeformer.runtime import EncoderModel, Generation, GenerationConfig, Model, load, load_encoder
 from edgeformer.runtime.bundle import Manifest, read_manifest
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.errors import InputError
 from edgeformer.runtime.results import Hypothesis, Timings
 
@@ -63,15 +64,15 @@ class Encoding:
 Subject = Model | Encoding
 
 
-def open_subject(folder: Path, name: str, threads: int | None) -> Subject:
+def open_subject(folder: Path, name: str, cores: Cores) -> Subject:
     """Load what is measured.
 
     Raises:
         EdgeformerError: as `load` and `load_encoder`.
     """
     if read_manifest(folder).kind == "encoder":
-        return Encoding(load_encoder(folder, name, threads=threads))
-    return load(folder, name, threads=threads)
+        return Encoding(load_encoder(folder, name, threads=cores.threads, spin=cores.spin))
+    return load(folder, name, threads=cores.threads, spin=cores.spin)
 
 
 def samples(manifest: Manifest) -> list[list[int]]:

@@ -21,6 +21,7 @@ class Request:
     bundle: str
     artifact: str
     threads: int | None
+    spin: str
     sources: list[Any]
     config: dict[str, Any]
 
@@ -32,12 +33,14 @@ def answer(request: Request) -> dict[str, Any]:
     from edgeformer.cli.benching.telemetry.sampling import Sampler
     from edgeformer.cli.machine import status_bytes
     from edgeformer.runtime import GenerationConfig
+    from edgeformer.runtime.cores import Cores
 
+    cores = Cores(request.threads, request.spin)  # type: ignore[arg-type]  # as it was asked for
     config = GenerationConfig(**request.config)
     gpu = [c for c in nvml.find() if isinstance(c, Counter) and c.kind == "memory"]
     with Sampler(gpu, period=0.01) as sampler:
         begin = time.perf_counter()
-        model = open_subject(Path(request.bundle), request.artifact, request.threads)
+        model = open_subject(Path(request.bundle), request.artifact, cores)
         seconds = time.perf_counter() - begin
         model.generate(request.sources, config, batch_size=len(request.sources))
     device = [growth(series.values) for series in sampler.samples().series]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgeformer.runtime import GenerationConfig
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.errors import OptionError
 
 Source = str | Sequence[int]
@@ -55,7 +56,7 @@ class Plan:
         rounds: how often each cell is measured.
         warmup: rounds before them that are not.
         seed: of the prompts and the order.
-        threads: cores to use, None for all.
+        cores: to use, and how their threads wait.
     """
 
     cells: Sequence[Cell]
@@ -63,7 +64,7 @@ class Plan:
     rounds: int
     warmup: int
     seed: int
-    threads: int | None
+    cores: Cores
 
     @property
     def calls(self) -> int:

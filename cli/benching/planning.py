@@ -16,7 +16,7 @@ from edgeformer.cli.benching.grid import Cell, Plan, Source, numbers
 from edgeformer.cli.benching.replay import read_requests
 from edgeformer.cli.benching.work import role_weights
 from edgeformer.cli.inputs import Line, given
-from edgeformer.cli.machine import usable_cores
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.errors import InputError, OptionError
 
 
@@ -35,7 +35,7 @@ class Asked:
     rounds: int
     warmup: int
     seed: int
-    threads: int | None
+    cores: Cores
     calls_only: bool
 
     def check(self) -> None:
@@ -70,7 +70,7 @@ def make_setup(model: Subject, folder: Path, asked: Asked) -> tuple[Setup, str]:
     requests = read_requests(asked.replay) if asked.replay else []
     check_texts(model, [Line(request.text) for request in requests])
     sources = [request.text for request in requests] or read_sources(model, asked.texts, asked.inputs)
-    plan = Plan(cells_of(model, asked), sources, asked.rounds, asked.warmup, asked.seed, asked.threads)
+    plan = Plan(cells_of(model, asked), sources, asked.rounds, asked.warmup, asked.seed, asked.cores)
     return Setup(folder, plan, requests, ceilings(model, asked), asked.calls_only), inputs_in_words(asked)
 
 
@@ -119,7 +119,7 @@ def ceilings(model: Subject, asked: Asked) -> Ceilings | None:
     if asked.calls_only:
         return None
     sizes = [weights.bytes for weights in role_weights(model.bundle, model.artifact).values() if weights.bytes]
-    return measure_ceilings(asked.threads or usable_cores(), sizes)
+    return measure_ceilings(asked.cores.count, sizes)
 
 
 def inputs_in_words(asked: Asked) -> str:

@@ -19,9 +19,10 @@ from edgeformer.cli.benching.origins import bundle_hash, commit
 from edgeformer.cli.benching.schema import problems
 from edgeformer.cli.benching.telemetry import facts
 from edgeformer.cli.benching.telemetry.counters import NOT_MEASURED
-from edgeformer.cli.machine import this_machine, usable_cores
+from edgeformer.cli.machine import this_machine
 from edgeformer.cli.requirements import installed_versions
 from edgeformer.runtime.bundle import read_manifest
+from edgeformer.runtime.cores import usable_cores
 from edgeformer.runtime.errors import ProblemsError
 
 SCHEMA_VERSION = 1
@@ -96,7 +97,8 @@ def make_record(setup: Setup, artifacts: Sequence[dict[str, Any]], prompts: str)
 
 def settings(plan: Plan, prompts: str) -> dict[str, Any]:
     return {
-        "threads": plan.threads,
+        "threads": plan.cores.threads,
+        "spin": plan.cores.spin,
         "cores": usable_cores(),
         "rounds": plan.rounds,
         "warmup": plan.warmup,

@@ -20,6 +20,7 @@ from edgeformer.runtime.backends import Ints
 from edgeformer.runtime.backends.onnxruntime_cpu import OnnxRuntimeExecutor, OnnxRuntimeRows
 from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Sessions
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.encoder_batches import graph_inputs
 from edgeformer.runtime.encoder_text import EncodedInput
 from edgeformer.runtime.encoders import record_of
@@ -127,7 +128,7 @@ class EncodingTrial:
 
     def __init__(self, bundle: Bundle, artifact: Artifact, shown: Mapping[str, Sequence[str]]) -> None:
         self.record, self.pad = record_of(bundle), bundle.manifest.tokens.pad
-        self.session = Sessions(bundle, artifact, None, [CPU]).open("encoder")
+        self.session = Sessions(bundle, artifact, Cores(), [CPU]).open("encoder")
         self.inputs = {value.name for value in self.session.get_inputs()}
         self.wanted = [self.record.output, *shown.get("encoder", ())]
 
@@ -147,7 +148,7 @@ class GeneratingTrial:
     """Of a model that writes: log-probabilities, and their Kullback-Leibler divergence in nats."""
 
     def __init__(self, bundle: Bundle, artifact: Artifact, shown: Mapping[str, Sequence[str]]) -> None:
-        self.executor = OnnxRuntimeExecutor(bundle, artifact, None)
+        self.executor = OnnxRuntimeExecutor(bundle, artifact, Cores())
         self.manifest, self.shown = bundle.manifest, shown
 
     def run(self, sample: Sample) -> tuple[Array, dict[str, Array]]:

@@ -12,6 +12,7 @@ from edgeformer.exporter.parity import check_golden, require
 from edgeformer.exporter.records import versions
 from edgeformer.exporter.targets import check_model
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.errors import TargetError
 from edgeformer.runtime.model import Model
 
@@ -46,7 +47,7 @@ def make_ort_cuda(job: Job) -> Artifact:
     job.progress("verifying the graphs on the CPU against PyTorch's golden samples")
     on_cpu = dataclasses.replace(artifact, backend="ort-cpu")
     checks = check_golden(
-        Model(Bundle(job.folder.parent, job.bundle.manifest), on_cpu, None), job.bundle.manifest.golden
+        Model(Bundle(job.folder.parent, job.bundle.manifest), on_cpu, Cores()), job.bundle.manifest.golden
     )
     checks = [dataclasses.replace(check, name=f"{check.name}, on the CPU") for check in checks]
     job.on_checks(checks)

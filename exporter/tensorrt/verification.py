@@ -21,6 +21,7 @@ from edgeformer.exporter.tensorrt.rounded import Rounded
 from edgeformer.exporter.tensorrt.standard_attention import StandardAttention
 from edgeformer.exporter.tensorrt.static_capacity import CAPACITY
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.encoders import EncoderModel
 from edgeformer.runtime.model import Model
 
@@ -75,4 +76,4 @@ def check_typed(
             needs={"onnxruntime": "1.25" if newest > 21 else "1.23"},
         )
         kind = EncoderModel if bundle.manifest.kind == "encoder" else Model
-        return check_model(kind(bundle, artifact, threads))
+        return check_model(kind(bundle, artifact, Cores(threads)))

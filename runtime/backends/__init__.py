@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.errors import BackendUnavailableError
 
 Ints = NDArray[np.int64]
@@ -134,8 +135,8 @@ class Backend(Protocol):
     def unavailable(self, artifact: Artifact | None = None) -> str | None:
         """Why it cannot run here, or not this artifact, and what to do about it; None if it can."""
 
-    def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> Executor:
-        """Load an artifact; `threads` is how many cores to use, None for all."""
+    def load(self, bundle: Bundle, artifact: Artifact, cores: Cores) -> Executor:
+        """Load an artifact, to run on these cores."""
 
 
 def bounds_of(executor: Executor) -> Bounds:

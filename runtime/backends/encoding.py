@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from edgeformer.runtime.backends import Floats, Ints, backend_of
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.encoder_records import EncoderRecord
 from edgeformer.runtime.errors import BackendUnavailableError
 
@@ -29,10 +30,8 @@ class EncodingBackend(Protocol):
 
     name: str
 
-    def load_encoder(
-        self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None
-    ) -> EncoderExecutor:
-        """Load an artifact of an encoder; `threads` is how many cores to use, None for all."""
+    def load_encoder(self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, cores: Cores) -> EncoderExecutor:
+        """Load an artifact of an encoder, to run on these cores."""
 
 
 def encoding_backend_of(artifact: Artifact) -> EncodingBackend:

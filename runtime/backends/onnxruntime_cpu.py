@@ -14,6 +14,7 @@ from edgeformer.runtime.backends.onnxruntime_long_sources import EncoderSessions
 from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Block, Sessions, installed_version
 from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, Held, SteppingRows
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.encoder_records import EncoderRecord
 
 FIRST_CAPACITY = 8
@@ -35,20 +36,20 @@ class OnnxRuntimeCpu:
             return f"it needs onnxruntime {least}, {installed} is installed; pip install 'onnxruntime>={least}'"
         return None
 
-    def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> OnnxRuntimeExecutor:
-        return OnnxRuntimeExecutor(bundle, artifact, threads)
+    def load(self, bundle: Bundle, artifact: Artifact, cores: Cores) -> OnnxRuntimeExecutor:
+        return OnnxRuntimeExecutor(bundle, artifact, cores)
 
     def load_encoder(
-        self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None
+        self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, cores: Cores
     ) -> OnnxRuntimeEncoder:
-        return OnnxRuntimeEncoder(bundle, artifact, record, threads)
+        return OnnxRuntimeEncoder(bundle, artifact, record, cores)
 
 
 class OnnxRuntimeExecutor(GraphExecutor):
     """The graphs of an artifact on the CPU."""
 
-    def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> None:
-        sessions = Sessions(bundle, artifact, threads, [CPU])
+    def __init__(self, bundle: Bundle, artifact: Artifact, cores: Cores) -> None:
+        sessions = Sessions(bundle, artifact, cores, [CPU])
         super().__init__(bundle, artifact, sessions, "cpu")
         if self.sizes.has_source:
             self.encoders = EncoderSessions(sessions, self.sessions["encoder"], self.sizes.num_heads)

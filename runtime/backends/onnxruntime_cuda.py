@@ -20,6 +20,7 @@ from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Sessi
 from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, SteppingRows
 from edgeformer.runtime.backends.tensorrt.driver import NO_DRIVER, NO_GPU
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class OnnxRuntimeCuda:
             return f"it needs onnxruntime {least}, {installed} is installed; pip install 'onnxruntime-gpu>={least}'"
         return why_no_gpu()
 
-    def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> CudaExecutor:
-        return CudaExecutor(bundle, artifact, threads)
+    def load(self, bundle: Bundle, artifact: Artifact, cores: Cores) -> CudaExecutor:
+        return CudaExecutor(bundle, artifact, cores)
 
 
 def has_cuda_provider() -> bool:
@@ -84,11 +85,11 @@ class CudaExecutor(GraphExecutor):
         BackendUnavailableError: ONNX Runtime cannot start its CUDA provider.
     """
 
-    def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None, device: str = "cuda") -> None:
+    def __init__(self, bundle: Bundle, artifact: Artifact, cores: Cores, device: str = "cuda") -> None:
         if device == "cuda":
             find_libraries()
         # Each run ends with its stream synchronized, so that what one session wrote another one can read.
-        sessions = Sessions(bundle, artifact, threads, providers_of(device))
+        sessions = Sessions(bundle, artifact, cores, providers_of(device))
         super().__init__(bundle, artifact, sessions, device)
         self.selection = sessions.open("selection")
         if device == "cuda" and CUDA not in self.decoder.get_providers():

@@ -10,15 +10,16 @@ from edgeformer.runtime.backends import Floats, Ints
 from edgeformer.runtime.backends.onnxruntime_long_sources import EncoderSessions
 from edgeformer.runtime.backends.onnxruntime_sessions import CPU, Binding, Sessions
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.encoder_records import EncoderRecord
 
 
 class OnnxRuntimeEncoder:
     """The graph of an encoder, loaded; it may run in several threads at once."""
 
-    def __init__(self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None) -> None:
+    def __init__(self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, cores: Cores) -> None:
         self.record = record
-        sessions = Sessions(bundle, artifact, threads, [CPU])
+        sessions = Sessions(bundle, artifact, cores, [CPU])
         short = sessions.open("encoder")
         self.sessions = EncoderSessions(sessions, short, bundle.manifest.sizes.num_heads)
         self.inputs = {value.name for value in short.get_inputs()}  # a rewritten graph may need fewer

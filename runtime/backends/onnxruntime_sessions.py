@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformer.runtime.bundle import Artifact, Bundle
-from edgeformer.runtime.errors import BundleError, OptionError
-from edgeformer.runtime.given import check_whole
+from edgeformer.runtime.cores import Cores, Spin
+from edgeformer.runtime.errors import BundleError
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -20,6 +19,11 @@ if TYPE_CHECKING:
 CPU = "CPUExecutionProvider"
 # ONNX Runtime fuses Add and LayerNormalization into a kernel that takes up to seven times as long as the two.
 SLOWER_FUSIONS = ["SkipLayerNormFusion"]
+SPINNING: dict[Spin, dict[str, str]] = {
+    "steps": {"session.force_spinning_stop": "1"},
+    "always": {},
+    "never": {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"},
+}
 TYPES: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
@@ -33,52 +37,25 @@ def installed_version() -> str | None:
     return None
 
 
-def usable_cores() -> int:
-    """Cores that this process may use: a container or taskset may have given it fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def check_threads(threads: int | None) -> None:
-    """Refuse a number of cores that is none, or that there are not to use: threads would only wait for each other.
-
-    Raises:
-        OptionError: naming both.
-    """
-    if threads is None:
-        return
-    check_whole("threads", threads)
-    if threads < 1:
-        raise OptionError(f"threads is {threads}, expected at least 1")
-    if threads > (cores := usable_cores()):
-        has = os.cpu_count() or cores
-        limit = f"this machine has {has} cores" if cores == has else f"of {has} cores this process may use {cores}"
-        raise OptionError(f"threads is {threads}, {limit}: give at most {cores}")
-
-
 class Sessions:
     """Opens the graphs of an artifact.
 
     Args:
-        threads: cores to use, None for all that this process may use.
+        cores: how many, and how their threads wait.
         providers: what runs the operators, the preferred first, as ONNX Runtime takes them.
-
-    Raises:
-        OptionError: there are no such threads.
     """
 
-    def __init__(self, bundle: Bundle, artifact: Artifact, threads: int | None, providers: Sequence[Any]) -> None:
+    def __init__(self, bundle: Bundle, artifact: Artifact, cores: Cores, providers: Sequence[Any]) -> None:
         import onnxruntime
 
-        check_threads(threads)
         self.folder, self.graphs, self.providers = bundle.folder, artifact.graphs, list(providers)
         self.slower_fusions = SLOWER_FUSIONS if self.providers == [CPU] else None
         self.options = onnxruntime.SessionOptions()
         self.options.log_severity_level = 3
-        self.options.intra_op_num_threads = threads or usable_cores()
+        self.options.intra_op_num_threads = cores.count
         # Each session has its own threads, which would otherwise go on spinning on the cores that the next one needs.
-        self.options.add_session_config_entry("session.force_spinning_stop", "1")
+        for entry, given in SPINNING[cores.spin].items():
+            self.options.add_session_config_entry(entry, given)
 
     def open(self, role: str) -> onnxruntime.InferenceSession:
         """The session of a role's graph.

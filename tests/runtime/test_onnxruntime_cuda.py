@@ -18,6 +18,7 @@ from edgeformer.runtime.backends import lacking, onnxruntime_cuda
 from edgeformer.runtime.backends.onnxruntime_cuda import CudaExecutor, OnnxRuntimeCuda, why_no_gpu
 from edgeformer.runtime.backends.onnxruntime_frames import Frame
 from edgeformer.runtime.bundle import open_bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.errors import BackendUnavailableError
 
 NAME = "ort-cuda-fp16"
@@ -37,7 +38,7 @@ def on_device(bundle: Path) -> Model:
     model = load(bundle, "ort-cpu-fp32", threads=1)
     artifact = open_bundle(bundle).artifact(NAME)
     assert artifact is not None
-    model.artifact, model.executor = artifact, CudaExecutor(model.bundle, artifact, 1, device="cpu")
+    model.artifact, model.executor = artifact, CudaExecutor(model.bundle, artifact, Cores(1), device="cpu")
     return model
 
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 
 from edgeformer.runtime import GenerationConfig, Model, load
@@ -67,6 +68,37 @@ def test_fewer_than_one_thread_is_refused(tiny_bundle: Path, threads: int) -> No
 def test_threads_that_this_machine_cannot_have_are_refused(tiny_bundle: Path, threads: Any, said: str) -> None:
     with pytest.raises(OptionError, match=said):
         load(tiny_bundle, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("spin", "entries"),
+    [
+        ("steps", {"session.force_spinning_stop": "1"}),
+        ("always", {}),
+        ("never", {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"}),
+    ],
+)
+def test_threads_wait_as_they_are_told(
+    tiny_bundle: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, spin: Any, entries: dict[str, str]
+) -> None:
+    asked: dict[str, str] = {}
+    add = onnxruntime.SessionOptions.add_session_config_entry
+
+    def keep(options: onnxruntime.SessionOptions, name: str, value: str) -> None:
+        asked[name] = value
+        add(options, name, value)
+
+    monkeypatch.setattr(onnxruntime.SessionOptions, "add_session_config_entry", keep)
+    model = load(tiny_bundle, "ort-cpu-fp32", threads=1, spin=spin)
+    assert asked == entries
+    usual = load(tiny_bundle, "ort-cpu-fp32", threads=1)
+    found, expected = ([result.hypotheses for result in each.generate(words[:2])] for each in (model, usual))
+    assert found == expected
+
+
+def test_another_way_to_wait_is_refused(tiny_bundle: Path) -> None:
+    with pytest.raises(OptionError, match="spin is 'often', expected one of steps, always, never"):
+        load(tiny_bundle, spin="often")  # type: ignore[arg-type]
 
 
 def test_cores_that_this_process_may_not_use_are_not_taken(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edgeformer.runtime.bundle import Artifact, Bundle
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.encoder_records import EncoderRecord
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class TensorRT:
 
         return fitness.unavailable() if artifact is None else fitness.unfit(artifact)
 
-    def load(self, bundle: Bundle, artifact: Artifact, threads: int | None) -> TensorRTExecutor:
-        """Deserialize the plans; `threads` is not read, since a GPU computes.
+    def load(self, bundle: Bundle, artifact: Artifact, cores: Cores) -> TensorRTExecutor:
+        """Deserialize the plans; `cores` is not read, since a GPU computes.
 
         Raises:
             BackendUnavailableError: no driver, no GPU, or another than the plans are for; both sides are named.
@@ -38,9 +39,7 @@ class TensorRT:
 
         return TensorRTExecutor(bundle, artifact)
 
-    def load_encoder(
-        self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, threads: int | None
-    ) -> TensorRTEncoder:
+    def load_encoder(self, bundle: Bundle, artifact: Artifact, record: EncoderRecord, cores: Cores) -> TensorRTEncoder:
         """Deserialize an encoder's plan, as `load` does.
 
         Raises:

@@ -11,12 +11,13 @@ from edgeformer.cli.benching.calls import Call, measure, timed_call
 from edgeformer.cli.benching.comparing import compare
 from edgeformer.cli.benching.grid import Cell, Plan
 from edgeformer.runtime import GenerationConfig
+from edgeformer.runtime.cores import Cores
 
 from .paced import Paced
 
 CONFIG = GenerationConfig(min_new_tokens=16, max_new_tokens=16)
 CELLS = (Cell(1, 16, CONFIG), Cell(8, 16, CONFIG))
-PLAN = Plan(CELLS, [], rounds=60, warmup=2, seed=0, threads=1)
+PLAN = Plan(CELLS, [], rounds=60, warmup=2, seed=0, cores=Cores(1))
 MakeRecord = Callable[..., dict[str, Any]]
 
 

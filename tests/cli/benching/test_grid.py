@@ -6,13 +6,14 @@ import pytest
 
 from edgeformer.cli.benching.grid import Cell, Plan, batches, full_batches, numbers, order_of
 from edgeformer.runtime import GenerationConfig
+from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.errors import OptionError
 
 CONFIG = GenerationConfig(min_new_tokens=4, max_new_tokens=4)
 
 
 def plan(*cells: Cell, sources: int = 3, seed: int = 0) -> Plan:
-    return Plan(cells, [[i] for i in range(sources)], rounds=5, warmup=2, seed=seed, threads=1)
+    return Plan(cells, [[i] for i in range(sources)], rounds=5, warmup=2, seed=seed, cores=Cores(1))
 
 
 @pytest.mark.parametrize(("count", "size"), [(12, 5), (3, 3), (2, 7), (1, 1)])

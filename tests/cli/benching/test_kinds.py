@@ -12,6 +12,7 @@ import pytest
 from edgeformer.cli.benching.calls import timed_call
 from edgeformer.cli.benching.encoding import Encoding, open_subject, vocabulary
 from edgeformer.runtime import GenerationConfig
+from edgeformer.runtime.cores import Cores
 
 QUICK = ("--rounds", 2, "--warmup", 1, "--threads", 1, "--calls-only", "--json")
 
@@ -20,7 +21,7 @@ QUICK = ("--rounds", 2, "--warmup", 1, "--threads", 1, "--calls-only", "--json")
 def test_a_call_of_an_encoder_is_one_step_that_reads_its_inputs(
     encoder_bundle: Callable[[str], Path], kind: str
 ) -> None:
-    subject = open_subject(encoder_bundle(kind), "onnx", 1)
+    subject = open_subject(encoder_bundle(kind), "onnx", Cores(1))
     assert isinstance(subject, Encoding)
     text = "the cat sat"
     call = timed_call(subject, [text, text], GenerationConfig())

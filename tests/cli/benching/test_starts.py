@@ -20,7 +20,7 @@ from edgeformer.runtime.bundle import read_manifest
 
 def request_for(bundle: Path, artifact: str = "onnx") -> Request:
     config = GenerationConfig(min_new_tokens=3, max_new_tokens=3)
-    return Request(str(bundle), artifact, 1, [[3, 4, 5]], dataclasses.asdict(config))
+    return Request(str(bundle), artifact, 1, "steps", [[3, 4, 5]], dataclasses.asdict(config))
 
 
 def test_a_fresh_process_tells_its_load_time_and_peak(tiny_bundle: Path) -> None:
