@@ -31,7 +31,7 @@ def built_by(target: Target) -> str:
 
 
 def table_rows() -> list[tuple[str, ...]]:
-    """A row for each target under `COLUMNS`, 100 characters wide at most."""
+    """A row for each target under `COLUMNS`, 120 characters wide at most."""
     return [
         (
             target.name,
