@@ -50,7 +50,20 @@ class SourceAttention(InPlacePass):
             modified |= rewrite(graph, node, known[mask])
         if modified:
             model.opset_imports[MICROSOFT] = 1
+            count_rows(graph)
         return PassResult(model, modified=modified)
+
+
+def count_rows(graph: ir.Graph) -> None:
+    """Ask the tokens how many rows there are, and nothing of the sources, which may be fewer."""
+    ids = graph_input(graph, names.INPUT_IDS)
+    for node in graph:
+        given = node.inputs[0] if node.op_type == "Shape" else None
+        if given is None or not given.is_graph_input():
+            continue
+        axes = [node.attributes[name].as_int() if name in node.attributes else None for name in ("start", "end")]
+        if axes == [0, 1]:
+            node.replace_input_with(0, ids)
 
 
 def is_source_mask(graph: ir.Graph, mask: ir.Value | None) -> bool:

@@ -19,11 +19,11 @@ from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.wanted_early import WantedEarly
 from edgeformer.exporter.ort_cpu.wanted_rows import WantedRows
-from edgeformer.runtime import load, names
+from edgeformer.runtime import GenerationConfig, load, names
 from edgeformer.runtime.backends import lacking, onnxruntime_long_steps
 from edgeformer.runtime.bundle import read_manifest
 
-from .families import MODULES, decoder, steps
+from .families import ENCODER_DECODER, MODULES, decoder, encoder_decoder, steps
 from .graphs import Arrays, only, operators, read, run, step_inputs
 
 # Attentions that no kernel takes stay as they are.
@@ -157,3 +157,21 @@ def test_what_follows_the_last_attention_is_computed_for_wanted_positions(graph:
     between = order[last_attention : order.index("GatherND")]
     assert set(between) <= {"Attention", "Transpose", "Reshape", "Concat"}
     close_to(run(graph, inputs), before)
+
+
+def test_sources_are_shared_by_rows_whose_own_attention_no_kernel_takes(tmp_path: Path) -> None:
+    """Heads of 6 stay in the portable attention, which asked the sources how many rows there are."""
+    sizes = {**ENCODER_DECODER, "d_model": 24, "encoder_attention_heads": 2}
+    export_module(encoder_decoder("Bart", sizes)(tmp_path / "checkpoint"), tmp_path / "bundle")
+    artifact = optimize_bundle(tmp_path / "bundle", "ort-cpu", "fp32")
+    assert artifact.shared_sources
+    assert operators(read(tmp_path / "bundle", "decoder", "ort-cpu-fp32"))["Attention"] == 3
+    config, sources = GenerationConfig(num_beams=3, num_return_sequences=3, max_new_tokens=6), [[5, 9, 3, 4], [7, 3]]
+    found, expected = (
+        [
+            [text.token_ids for text in each.hypotheses]
+            for each in load(tmp_path / "bundle", name).generate(sources, config)
+        ]
+        for name in ("ort-cpu-fp32", "onnx")
+    )
+    assert found == expected
