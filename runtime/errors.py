@@ -60,7 +60,7 @@ class BackendUnavailableError(EdgeformerError):
 
 
 class NotEnoughMemoryError(EdgeformerError):
-    """What is asked for does not fit into the memory that is free; said before anything is allocated."""
+    """What is asked for does not fit into the memory that is free; said before it is taken where that is known."""
 
 
 class DeviceError(EdgeformerError):

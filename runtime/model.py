@@ -19,6 +19,7 @@ from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.decoding import Decoding
 from edgeformer.runtime.errors import InputError, OptionError
 from edgeformer.runtime.given import check_whole, is_list
+from edgeformer.runtime.memory_errors import enough_memory
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import log_softmax
 from edgeformer.runtime.prompts import Limits, Prompt
@@ -77,6 +78,7 @@ class Model:
         Raises:
             InputError: no inputs, or one that is empty, too long, or outside the vocabulary.
             OptionError: an option that this model cannot meet.
+            NotEnoughMemoryError: so many together do not fit into the memory that is free.
 
         A text ends where the model's positions do, whatever max_new_tokens allows; its finish_reason is `length` then.
         """
@@ -92,7 +94,8 @@ class Model:
         by_length = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
         for first in range(0, len(sources), batch_size):
             batch = by_length[first : first + batch_size]
-            found = self.generate_batch([sources[i] for i in batch], decoding, [seeds[i] for i in batch])
+            with enough_memory(len(batch)):
+                found = self.generate_batch([sources[i] for i in batch], decoding, [seeds[i] for i in batch])
             generations |= zip(batch, found, strict=True)
             on_done(len(batch))
         return [generations[i] for i in range(len(sources))]
@@ -168,6 +171,7 @@ class Model:
         Raises:
             InputError: as `generate`; as many targets as inputs are needed; a target that is too long or unknown.
             OptionError: a batch_size below 1.
+            NotEnoughMemoryError: so many together do not fit into the memory that is free.
         """
         sources = self.encode_inputs(inputs)
         check_whole("batch_size", batch_size)
@@ -183,7 +187,8 @@ class Model:
         scores: list[Score] = []
         for first in range(0, len(rows), batch_size):
             part = slice(first, first + batch_size)
-            scores += self.score_batch(sources[part], rows[part])
+            with enough_memory(len(sources[part])):
+                scores += self.score_batch(sources[part], rows[part])
         return scores
 
     def encode_target(self, target: Source) -> list[int]:

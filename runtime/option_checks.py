@@ -150,8 +150,8 @@ def problems_of(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"do_sample draws texts one by one, and num_beams is {beams}: set it to 1, or do_sample to False"
     if not values["do_sample"] and several > beams:
         yield (
-            f"num_return_sequences is {several}, but a search of {beams} beams ends with {beams}: raise num_beams, "
-            "or set do_sample"
+            f"num_return_sequences is {several}, but a search with num_beams {beams} ends with {beams}: "
+            "raise num_beams, or set do_sample"
         )
     if (guessed := values["prompt_lookup_num_tokens"]) and (values["do_sample"] or beams > 1):
         other = "do_sample is True" if values["do_sample"] else f"num_beams is {beams}"
@@ -159,8 +159,8 @@ def problems_of(values: Mapping[str, Any]) -> Iterator[str]:
     if values["stop_strings"] and (beams > 1 or values["prompt_lookup_num_tokens"]):
         other = f"num_beams is {beams}" if beams > 1 else "prompt_lookup_num_tokens is set"
         yield (
-            f"stop_strings are {list(values['stop_strings'])!r:.80}, which greedy search and sampling look for, and "
-            f"{other}: leave one of both out"
+            f"stop_strings is {list(values['stop_strings'])!r:.80}, and only greedy search and sampling look for them, "
+            f"but {other}: leave one of both out"
         )
     for name in ("forced_bos_token_id", "forced_eos_token_id"):
         forced = values[name]

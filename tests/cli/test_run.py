@@ -293,7 +293,7 @@ def test_an_argument_that_is_not_utf8_is_refused(cli: Callable[..., Any], tiny_b
         (("--artifact", "tensorrt"), "has no artifact 'tensorrt'; it has: onnx, ort-cpu-fp32, ort-cpu-int8"),
         (("--stream", "--num-beams", 2), "only greedy search can stream, set --num-beams to 1"),
         (("--temperature", 0.5), "--temperature=0.5 would change nothing: set --do-sample as well"),
-        (("--stop", "E", "--num-beams", 2), "--stop are ['E'], which greedy search and sampling look for"),
+        (("--stop", "E", "--num-beams", 2), "--stop is ['E'], and only greedy search and sampling look for them"),
     ],
     ids=str,
 )

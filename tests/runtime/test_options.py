@@ -27,8 +27,14 @@ WRONG = [
     ({"num_beams": 0}, "num_beams is 0, expected a whole number of at least 1"),
     ({"num_beams": 1.5}, "num_beams is 1.5, expected a whole number of at least 1"),
     ({"num_return_sequences": 0}, "num_return_sequences is 0, expected a whole number of at least 1"),
-    ({"num_return_sequences": 2}, "num_return_sequences is 2, but a search of 1 beams ends with 1: raise num_beams"),
-    ({"num_beams": 4, "num_return_sequences": 5}, "num_return_sequences is 5, but a search of 4 beams ends with 4"),
+    (
+        {"num_return_sequences": 2},
+        "num_return_sequences is 2, but a search with num_beams 1 ends with 1: raise num_beams",
+    ),
+    (
+        {"num_beams": 4, "num_return_sequences": 5},
+        "num_return_sequences is 5, but a search with num_beams 4 ends with 4",
+    ),
     ({"length_penalty": "1"}, "length_penalty is '1', expected a number"),
     ({"length_penalty": True}, "length_penalty is True, expected a number"),
     ({"length_penalty": None}, "length_penalty is None, expected a number"),
