@@ -9,7 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from edgeformer.runtime.bundle import Artifact
-    from edgeformer.runtime.memory_plan import Free, MemoryPlan
+    from edgeformer.runtime.machine_memory import Free
+    from edgeformer.runtime.memory_plan import MemoryPlan
 
 
 def plan(
@@ -65,7 +66,7 @@ def plan(
     from edgeformer.cli.sizing.devices import THIS
     from edgeformer.exporter.tensorrt.options import parse_bytes
     from edgeformer.runtime.errors import OptionError
-    from edgeformer.runtime.memory_plan import Free
+    from edgeformer.runtime.machine_memory import Free
 
     free = Free(parse_bytes("--free-memory", free_memory), "memory as given") if free_memory is not None else None
     load = {"batch": batch, "capacity": capacity, "source_len": source_len}

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 
 from edgeformer.models.weight_files import PICKLED, count_numbers, weight_paths
 from edgeformer.runtime.errors import NotEnoughMemoryError
-from edgeformer.runtime.memory_plan import available_memory
+from edgeformer.runtime.machine_memory import available_memory
 
 # Bytes for each weight of a checkpoint: the model in float32, and the graphs' weights in ONNX Runtime beside it, while
 # one is compared with the other.

@@ -29,7 +29,7 @@ from edgeformer.cli.machine import all_cores
 from edgeformer.runtime.bundle import Manifest, read_manifest
 from edgeformer.runtime.errors import OptionError
 from edgeformer.runtime.loading import choose
-from edgeformer.runtime.memory_plan import ON_GPU
+from edgeformer.runtime.machine_memory import ON_GPU
 
 Summary = Callable[[float], dict[str, Any]]  # a cell of a record, given the clock at the beginning of the run
 

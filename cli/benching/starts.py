@@ -17,7 +17,7 @@ from edgeformer.cli.benching.page_cache import drop
 from edgeformer.cli.benching.telemetry.counters import NOT_SUPPORTED
 from edgeformer.runtime.bundle import Artifact, Manifest
 from edgeformer.runtime.errors import EdgeformerError
-from edgeformer.runtime.memory_plan import ON_GPU
+from edgeformer.runtime.machine_memory import ON_GPU
 
 
 class ProcessError(EdgeformerError):

@@ -9,7 +9,7 @@ from edgeformer.cli.benching.graph_weights import Weights, weights_of
 from edgeformer.cli.benching.grid import Cell
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.loading import PORTABLE
-from edgeformer.runtime.memory_plan import cache_item
+from edgeformer.runtime.memory_needs import cache_item
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

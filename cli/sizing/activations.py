@@ -7,7 +7,7 @@ a token of its encoder, where this says 15.4, and 472 to 482 MB of its decoder, 
 from __future__ import annotations
 
 from edgeformer.cli.sizing.shapes import Role, Shape
-from edgeformer.runtime.memory_plan import Load
+from edgeformer.runtime.memory_needs import Load
 
 # Defaults of `exporter.tensorrt.profiles`; a test holds these to them.
 LONGEST_STEP = {"encoder-decoder": 32, "decoder": 256}  # new tokens of a row in one step

@@ -10,7 +10,7 @@ from pathlib import Path
 from edgeformer.cli.printing import size
 from edgeformer.cli.sizing.planning import Question, Sized
 from edgeformer.runtime.loading import PRECISIONS
-from edgeformer.runtime.memory_plan import Load
+from edgeformer.runtime.memory_needs import Load
 
 EXPORT_BYTES = 8  # of memory for each weight, as `exporter.checkpoint_memory` asks for; a test holds this to it
 

@@ -13,7 +13,8 @@ from edgeformer.cli.sizing.shapes import Shape
 from edgeformer.exporter.targets import Target, find_target
 from edgeformer.runtime.bundle import MANIFEST, Bundle, read_manifest
 from edgeformer.runtime.errors import CheckpointError, TargetError
-from edgeformer.runtime.memory_plan import Free, weight_bytes
+from edgeformer.runtime.machine_memory import Free
+from edgeformer.runtime.memory_needs import weight_bytes
 
 CONFIG = "config.json"
 

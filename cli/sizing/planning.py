@@ -19,7 +19,9 @@ from edgeformer.cli.sizing.shapes import Shape
 from edgeformer.cli.sizing.stored import cache_item, weight_bytes
 from edgeformer.runtime.bundle import Artifact, Engine, FileRecord, Manifest, Tokens
 from edgeformer.runtime.errors import OptionError
-from edgeformer.runtime.memory_plan import USUAL, Free, Load, Needs, largest, needed
+from edgeformer.runtime.machine_memory import Free
+from edgeformer.runtime.memory_needs import Load, Needs, needed
+from edgeformer.runtime.memory_plan import USUAL, largest
 
 if TYPE_CHECKING:
     from edgeformer.exporter.targets import Target

@@ -7,7 +7,7 @@ from edgeformer.cli.machine import this_machine
 from edgeformer.cli.sizing.devices import THIS, Device
 from edgeformer.cli.sizing.shapes import Shape
 from edgeformer.cli.sizing.stored import read_bytes
-from edgeformer.runtime.memory_plan import available_memory
+from edgeformer.runtime.machine_memory import available_memory
 
 TARGET, PRECISIONS = "ort-cpu", ("fp32", "int8", "int4")
 

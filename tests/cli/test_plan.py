@@ -16,7 +16,7 @@ from edgeformer.cli.main import app
 from edgeformer.cli.sizing import this_machine
 from edgeformer.cli.sizing.__main__ import BEGIN, END
 from edgeformer.cli.sizing.tables import devices_markdown
-from edgeformer.runtime import memory_plan
+from edgeformer.runtime import machine_memory
 
 
 def test_the_table_says_what_each_artifact_takes_and_what_fits(cli: Callable[..., Any], tiny_bundle: Path) -> None:
@@ -52,9 +52,9 @@ def test_json_has_the_numbers(cli: Callable[..., Any], tiny_bundle: Path) -> Non
 def test_without_a_size_this_machine_is_asked(
     cli: Callable[..., Any], tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_plan, "available_memory", lambda: 123_000_000)
+    monkeypatch.setattr(machine_memory, "available_memory", lambda: 123_000_000)
     assert "123.0 MB" in cli("plan", tiny_bundle).ok.out
-    monkeypatch.setattr(memory_plan, "available_memory", lambda: None)
+    monkeypatch.setattr(machine_memory, "available_memory", lambda: None)
     assert " unknown " in cli("plan", tiny_bundle).ok.out
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from edgeformer.runtime import load, memory_plan
+from edgeformer.runtime import load, machine_memory, memory_needs
 from edgeformer.runtime.bundle import Artifact, Engine, FileRecord, Manifest, read_manifest
 from edgeformer.runtime.encoder_records import EncoderRecord
 from edgeformer.runtime.errors import NotEnoughMemoryError, OptionError
-from edgeformer.runtime.memory_plan import Free, available_memory, largest, needed, plan_memory, require, the_load
+from edgeformer.runtime.machine_memory import Free, available_memory
+from edgeformer.runtime.memory_needs import needed
+from edgeformer.runtime.memory_plan import largest, plan_memory, require, the_load
 
 PLENTY = Free(1 << 40, "memory")
 BOTH = {"batch": (1, 8, 64), "source_len": (1, 32, 256)}
@@ -64,7 +66,7 @@ def test_bytes_of_caches_are_those_that_are_taken(manifest: Manifest) -> None:
     """The backend asks for its memory by the same arithmetic; every tensor begins at a multiple of 256 bytes."""
     for rows in (1, 2, 5, 16):
         for length in (1, 5, 31, 128):
-            size = memory_plan.store_bytes(manifest.sizes, rows, 2, length, 2)
+            size = memory_needs.store_bytes(manifest.sizes, rows, 2, length, 2)
             assert size % (4 * 256) == 0
             least = 4 * (rows + 1) * 2 * length * 16 * 2
             assert least <= size <= least + 4 * 256 * length * 16 * 2
@@ -136,7 +138,7 @@ def test_the_refusal_names_a_capacity_where_no_row_of_that_one_fits(manifest: Ma
 def test_where_nobody_knows_what_is_free_nothing_is_refused(
     manifest: Manifest, engines: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_plan, "free_memory", lambda artifact: None)
+    monkeypatch.setattr(machine_memory, "free_memory", lambda artifact: None)
     plan = plan_memory(manifest, engines, batch=64)
     assert (plan.fits, plan.free, plan.largest_batch, plan.largest_capacity) == (True, None, None, None)
     require(plan)
@@ -168,7 +170,7 @@ def test_loads_beyond_the_artifact_are_refused(
 def test_a_cpus_load_that_cannot_fit_is_refused_before_the_library_is_asked(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_plan, "available_memory", lambda: 50_000)
+    monkeypatch.setattr(machine_memory, "available_memory", lambda: 50_000)
     monkeypatch.setattr("edgeformer.runtime.backends.onnxruntime_cpu.OnnxRuntimeCpu.load", None)
     with pytest.raises(NotEnoughMemoryError, match=r"artifact ort-cpu-fp32 needs .* 0.1 MB of memory are free"):
         load(tiny_bundle, "ort-cpu-fp32")
@@ -197,7 +199,7 @@ def test_a_language_model_has_no_sources(manifest: Manifest, cpu: Artifact, engi
     engine = dataclasses.replace(ENGINE, profiles={"decoder": (step, step)})
     for artifact, tokens in ((cpu, 32), (dataclasses.replace(engines, engine=engine), 128)):
         plan = plan_memory(model, artifact, batch=3, free=PLENTY)
-        assert plan.load == memory_plan.Load(3, tokens, 0)
+        assert plan.load == memory_needs.Load(3, tokens, 0)
         assert (plan.needs.sources, plan.largest_capacity) == (0, tokens)
         with pytest.raises(OptionError, match="source_len is 5, .* reads no source: its prompts count as capacity"):
             plan_memory(model, artifact, source_len=5, free=PLENTY)
@@ -216,7 +218,7 @@ def test_an_encoder_has_outputs_and_no_caches(manifest: Manifest, cpu: Artifact,
     engine = dataclasses.replace(ENGINE, capacity=0, profiles={"encoder": ({**BOTH, "n": (1, 1, 1)},)})
     for artifact, longest in ((cpu, 600), (dataclasses.replace(engines, engine=engine), 256)):
         plan = plan_memory(model, artifact, batch=3, source_len=100, free=PLENTY)
-        assert plan.load == memory_plan.Load(3, 0, 100)
+        assert plan.load == memory_needs.Load(3, 0, 100)
         assert (plan.needs.caches, plan.needs.sources, plan.largest_capacity) == (0, 0, longest)
         assert plan.needs.io == 8 * (2 * 3 * 100 + 3) + 4 * (3 * 100 * 32 + 3 * 48)
         assert plan_memory(model, artifact, free=PLENTY).load.source_len == min(longest, 512)

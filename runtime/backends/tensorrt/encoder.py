@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from edgeformer.runtime import memory_plan, names
+from edgeformer.runtime import machine_memory, memory_plan, names
 from edgeformer.runtime.backends import Floats, Ints
 from edgeformer.runtime.backends.tensorrt.engines import execute
 from edgeformer.runtime.backends.tensorrt.loaded import LoadedEngines
@@ -99,7 +99,7 @@ class TensorRTEncoder:
             return
         plan = memory_plan.plan_memory(
             self.bundle.manifest, self.artifact, batch=extents["batch"], source_len=extents["source_len"],
-            free=memory_plan.free_memory(self.artifact), loaded=True,
+            free=machine_memory.free_memory(self.artifact), loaded=True,
         )  # fmt: skip
         memory_plan.require(plan)
         for name, count in counts.items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgeformer.runtime import memory_plan, names
+from edgeformer.runtime import machine_memory, memory_needs, memory_plan, names
 from edgeformer.runtime.backends import Ints
 from edgeformer.runtime.backends.tensorrt.engines import execute
 from edgeformer.runtime.backends.tensorrt.loaded import LoadedEngines
@@ -70,7 +70,7 @@ class TensorRTExecutor:
 
     def padded_source_len(self, longest: int) -> int:
         least, _, most = self.record.profiles["encoder"][0]["source_len"]
-        return max(least, memory_plan.source_bucket(longest, min(most, self.bounds.source_len or most)))
+        return max(least, memory_needs.source_bucket(longest, min(most, self.bounds.source_len or most)))
 
     def check_rows(self, batch: int, capacity: int) -> None:
         name, bounds = self.artifact.name, self.bounds
@@ -104,7 +104,7 @@ class TensorRTExecutor:
         """
         if self.bounds.batch is not None and batch > self.bounds.batch:
             raise InputError(f"{batch} rows at once, artifact {self.artifact.name} takes {self.bounds.batch}")
-        rows = memory_plan.row_count(batch, self.bounds.batch)
+        rows = memory_needs.row_count(batch, self.bounds.batch)
         for spare in self.spares:
             if (spare.rows, spare.source_len) == (rows, source_len):
                 self.spares.remove(spare)
@@ -117,12 +117,12 @@ class TensorRTExecutor:
             return self.make_workspace(rows, source_len)
 
     def make_workspace(self, rows: int, source_len: int) -> Workspace:
-        free = memory_plan.free_memory(self.artifact)
+        free = machine_memory.free_memory(self.artifact)
         plan = memory_plan.plan_memory(
             self.bundle.manifest, self.artifact, batch=rows, source_len=source_len, free=free, loaded=True
         )
         memory_plan.require(plan)
-        item, in_place = memory_plan.ITEM_BYTES[self.record.dtype], self.engines.by_role["decoder"].aliased
+        item, in_place = memory_needs.ITEM_BYTES[self.record.dtype], self.engines.by_role["decoder"].aliased
         return Workspace(self.device, self.sizes, item, rows, self.record.capacity, source_len, in_place)
 
     def give_workspace(self, work: Workspace) -> None:

@@ -7,7 +7,7 @@ import weakref
 from importlib.util import find_spec
 from typing import Any
 
-from edgeformer.runtime import memory_plan
+from edgeformer.runtime import machine_memory, memory_needs, memory_plan
 from edgeformer.runtime.backends.tensorrt import driver, fitness, runtime_cache
 from edgeformer.runtime.backends.tensorrt.engines import DECODE, PLUGIN_FILES, LoadedEngine, load_module, make_logger
 from edgeformer.runtime.backends.tensorrt.records import bounds_of_profiles, check_graphs, check_profiles, record_of
@@ -62,12 +62,12 @@ class LoadedEngines:
     def stream_weights(self, engine: LoadedEngine, engines: int) -> None:
         """Leave weights in the host's memory where they do not fit beside all else, and the engine can stream them."""
         streamable = int(getattr(engine.engine, "streamable_weights_size", 0))
-        free = memory_plan.free_memory(self.artifact)
+        free = machine_memory.free_memory(self.artifact)
         if not streamable or free is None:
             return
         manifest = self.bundle.manifest
         load = memory_plan.the_load(manifest, self.artifact, 1, None, None)
-        needs = memory_plan.needed(manifest, self.artifact, load)
+        needs = memory_needs.needed(manifest, self.artifact, load)
         room = free.bytes - (needs.total - needs.weights)
         if room < streamable:
             engine.engine.weight_streaming_budget_v2 = max(0, room // engines)

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from edgeformer.runtime import names
 from edgeformer.runtime.backends import Ints
 from edgeformer.runtime.backends.tensorrt.driver import Device, DeviceMemory, PinnedMemory, aligned
-from edgeformer.runtime.memory_plan import store_lines
+from edgeformer.runtime.memory_needs import store_lines
 from edgeformer.runtime.names import Sizes
 
 

@@ -21,7 +21,8 @@ from edgeformer.exporter import checkpoint_memory
 from edgeformer.exporter.targets import TARGETS
 from edgeformer.runtime.encoder_records import EncoderRecord
 from edgeformer.runtime.errors import OptionError, TargetError
-from edgeformer.runtime.memory_plan import Free, Load
+from edgeformer.runtime.machine_memory import Free
+from edgeformer.runtime.memory_needs import Load
 from edgeformer.runtime.names import Sizes
 
 # Two layers, two of four heads keep keys and values; a body of 1,024 x 2,000 numbers, a vocabulary of 5,000.

@@ -17,7 +17,7 @@ from edgeformer.exporter.ort_cpu import block_codes, tables, weight_only
 from edgeformer.exporter.tensorrt import profiles
 from edgeformer.exporter.tensorrt import weight_only as engine_weights
 from edgeformer.runtime.bundle import open_bundle
-from edgeformer.runtime.memory_plan import Load, weight_bytes
+from edgeformer.runtime.memory_needs import Load, weight_bytes
 from edgeformer.runtime.names import Sizes
 
 SIZES = Sizes(vocab_size=4096, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=32, max_positions=64)

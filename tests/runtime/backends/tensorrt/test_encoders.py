@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeformer.runtime import EncoderModel, load_encoder, memory_plan, names
+from edgeformer.runtime import EncoderModel, load_encoder, machine_memory, names
 from edgeformer.runtime.encoder_records import TOKEN_TYPE_IDS
 from edgeformer.runtime.errors import BundleError, InputError, NotEnoughMemoryError
 
@@ -84,8 +84,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_allocated(
     both: Encoders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_gpu, _ = both("sentences")
-    free, rows = memory_plan.Free(4_000, "GPU memory"), [ROWS[2]] * 3
-    monkeypatch.setattr(memory_plan, "free_memory", lambda artifact: free)
+    free, rows = machine_memory.Free(4_000, "GPU memory"), [ROWS[2]] * 3
+    monkeypatch.setattr(machine_memory, "free_memory", lambda artifact: free)
     with pytest.raises(NotEnoughMemoryError, match=r"for 3 rows of 9 tokens .*: 2 rows would fit"):
         on_gpu.encode(rows)
     assert len(on_gpu.encode(rows[:2])) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeformer.runtime import memory_plan
+from edgeformer.runtime import machine_memory
 from edgeformer.runtime.bundle import Artifact, read_manifest
 
 from .conftest import Machine
@@ -20,17 +20,17 @@ def artifact(engine_bundle: Path) -> Artifact:
 
 def test_a_gpu_with_memory_of_its_own_is_asked(machine: Machine, artifact: Artifact) -> None:
     machine.cuda.memory = 12_345_678
-    assert memory_plan.free_memory(artifact) == memory_plan.Free(12_345_678, "GPU memory of NVIDIA Pretence 4000")
+    assert machine_memory.free_memory(artifact) == machine_memory.Free(12_345_678, "GPU memory of NVIDIA Pretence 4000")
 
 
 def test_a_jetson_has_what_the_kernel_can_give(
     machine: Machine, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.cuda.integrated = True
-    monkeypatch.setattr(memory_plan, "available_memory", lambda: 777)
-    assert memory_plan.free_memory(artifact) == memory_plan.Free(777, "memory that CPU and GPU share")
+    monkeypatch.setattr(machine_memory, "available_memory", lambda: 777)
+    assert machine_memory.free_memory(artifact) == machine_memory.Free(777, "memory that CPU and GPU share")
 
 
 def test_without_a_gpu_nobody_knows(machine: Machine, artifact: Artifact) -> None:
     machine.cuda.init = Result.CUDA_ERROR_NO_DEVICE
-    assert memory_plan.free_memory(artifact) is None
+    assert machine_memory.free_memory(artifact) is None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgeformer.runtime import GenerationConfig, Model, memory_plan
+from edgeformer.runtime import GenerationConfig, Model, machine_memory
 from edgeformer.runtime.backends.tensorrt import executor as executors
 from edgeformer.runtime.backends.tensorrt.executor import TensorRTExecutor
 from edgeformer.runtime.bundle import record_file
@@ -179,8 +179,8 @@ def test_memory_that_runs_out_all_the_same_is_one_line(
     """Other programs take memory as well."""
     model = machine.load(engine_bundle)
     machine.cuda.memory = machine.cuda.used + 1000
-    plenty = memory_plan.Free(1 << 40, "GPU memory")
-    monkeypatch.setattr(memory_plan, "free_memory", lambda artifact: plenty)
+    plenty = machine_memory.Free(1 << 40, "GPU memory")
+    monkeypatch.setattr(machine_memory, "free_memory", lambda artifact: plenty)
     with pytest.raises(NotEnoughMemoryError, match="cuMemAlloc found no memory left on the GPU"):
         model.generate("word", GREEDY)
 
