@@ -20,6 +20,7 @@ MOST_COLUMNS = 32  # of a frame that is kept: longer steps are prompts, whose le
 
 # Shares of the range of a step's logits that a logit was seen to differ by, with a wide margin: see docs/speed.md.
 EXACT_NOISE, ROUNDED_NOISE = 1e-4, 0.015
+IN_FLOAT32 = {"ort-cpu": ("fp32", "fp16", "bf16"), "ort-cuda": ()}  # precisions that are computed so
 
 
 class GraphExecutor:
@@ -33,7 +34,7 @@ class GraphExecutor:
         self.sizes, self.artifact, self.device = bundle.manifest.sizes, artifact, device
         self.pad = bundle.manifest.tokens.pad
         self.sessions = {role: sessions.open(role) for role in ROLES[bundle.manifest.kind]}
-        self.step_noise = EXACT_NOISE if artifact.precision == "fp32" else ROUNDED_NOISE
+        self.step_noise = EXACT_NOISE if artifact.precision in IN_FLOAT32[artifact.backend] else ROUNDED_NOISE
         self.decoder = self.sessions["decoder"]
         self.decoder_inputs = {value.name for value in self.decoder.get_inputs()}
         self.dtype = input_type(self.decoder, names.past_names(self.sizes)[0])
