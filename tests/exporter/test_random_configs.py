@@ -1,7 +1,7 @@
-"""Configurations that nobody thought of: random ones of every family that generates, from checkpoint to runtime.
+"""Configurations that nobody thought of: random ones of every kind, from checkpoint to runtime.
 
-Each is compared with the same weights in Hugging Face's transformers: log-probabilities of a ragged batch, and greedy
-texts. EDGEFORMER_RANDOM_CONFIGS=100 tries so many of each kind instead of a few.
+Each is compared with the same weights in Hugging Face's transformers: log-probabilities of a ragged batch and greedy
+texts, or hidden states. EDGEFORMER_RANDOM_CONFIGS=100 tries so many of each kind instead of a few.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import transformers
 from edgeformer.exporter.exporting import export_module
 from edgeformer.exporter.optimizing import optimize_bundle
 from edgeformer.models.checkpoint import load_checkpoint
-from edgeformer.runtime import GenerationConfig, Model, load
+from edgeformer.runtime import GenerationConfig, Model, load, load_encoder
 
 from ..models.encoder_decoder_families import randomized, saved
 
@@ -103,9 +103,28 @@ def encoder_decoder(rng: Random) -> Any:
     )  # fmt: skip
 
 
+def encoder(rng: Random) -> Any:
+    """A configuration of a model that only reads."""
+    family, heads = rng.choice(["Bert", "DistilBert", "Roberta"]), rng.randint(1, 4)
+    vocab_size, layers, activation = rng.randint(20, 60), rng.randint(1, 3), rng.choice(["gelu", "relu"])
+    width, inner = heads * rng.choice(SIZES), rng.choice(SIZES)
+    if family == "DistilBert":
+        return transformers.DistilBertConfig(
+            vocab_size=vocab_size, dim=width, n_layers=layers, n_heads=heads, hidden_dim=inner, activation=activation,
+            max_position_embeddings=64, sinusoidal_pos_embds=rng.random() < 0.3,
+        )  # fmt: skip
+    return getattr(transformers, f"{family}Config")(
+        vocab_size=vocab_size, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+        intermediate_size=inner, hidden_act=activation, max_position_embeddings=64,
+        type_vocab_size=rng.randint(1, 3), layer_norm_eps=rng.choice([1e-12, 1e-3]), pad_token_id=rng.choice([0, 1]),
+    )  # fmt: skip
+
+
 def reference_of(config: Any, seed: int) -> Any:
     name = type(config).__name__.removesuffix("Config")
-    if name == "Marian":
+    if name.lower().endswith("bert") or name == "Roberta":
+        name = f"{name}Model"
+    elif name == "Marian":
         name = "MarianMTModel"
     elif config.is_encoder_decoder:
         name = f"{name}ForConditionalGeneration"
@@ -155,6 +174,21 @@ def test_a_random_configuration_gives_what_transformers_gives(tmp_path: Path, ki
     targets: Rows = [[rng.randrange(3, config.vocab_size) for _ in range(rng.randint(1, 6))] for _ in sources]
     for artifact in ("onnx", "ort-cpu-fp32"):
         compare(load(tmp_path / "bundle", artifact, threads=1), reference, sources, targets)
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_a_random_encoder_gives_what_transformers_gives(tmp_path: Path, number: int) -> None:
+    rng = Random(number)
+    config = encoder(rng)
+    reference = reference_of(config, number)
+    export_module(load_checkpoint(saved(reference, tmp_path / "checkpoint")), tmp_path / "bundle")
+    optimize_bundle(tmp_path / "bundle", "ort-cpu", "fp32")
+    rows: Rows = [[rng.randrange(3, config.vocab_size) for _ in range(rng.randint(1, 9))] for _ in range(3)]
+    for artifact in ("onnx", "ort-cpu-fp32"):
+        found = load_encoder(tmp_path / "bundle", artifact, threads=1).hidden_states(rows)
+        for states, row in zip(found, rows, strict=True):
+            expected = reference(input_ids=torch.tensor([row])).last_hidden_state[0].numpy()
+            np.testing.assert_allclose(states, expected, rtol=0, atol=1e-4 * max(1.0, float(np.abs(expected).max())))
 
 
 def compare(model: Model, reference: Any, sources: Rows, targets: Rows) -> None:
