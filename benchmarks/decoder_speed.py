@@ -97,7 +97,7 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="135m")
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "int8", "int4"])
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "int8", "int8-rows", "int4"])
     parser.add_argument("--batches", nargs="+", type=positive, default=[1, 8, 32])
     parser.add_argument("--prompts", nargs="+", type=positive, default=[128, 512], help="tokens")
     parser.add_argument("--steps", type=positive, default=64, help="decode steps of a round")

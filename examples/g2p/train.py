@@ -13,6 +13,7 @@ Needs the `export` extra, and matplotlib for the curve.
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import json
 import random
@@ -84,7 +85,7 @@ class ByteDropout(nn.Module):
             return x
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape) >= self.cut
-        return x * (keep.to(x.dtype) * (256 / (256 - self.cut)))
+        return x * keep.to(x.dtype).mul_(256 / (256 - self.cut))
 
 
 def use_byte_dropout(model: nn.Module) -> None:
@@ -114,8 +115,7 @@ def loss_of(model: Transformer, batch: list[Example], smoothing: float, consiste
     source, lengths = pad([e.source for e in batch], config.pad_token_id)
     given, _ = pad([[config.bos_token_id, *e.target] for e in batch], config.pad_token_id)
     wanted, _ = pad([[*e.target, config.eos_token_id] for e in batch], -100)
-    # The unfused attention is the faster one to train on a CPU, most of all in bfloat16.
-    with torch.autocast("cpu", torch.bfloat16, enabled=has_fast_bfloat16()), sdpa_kernel(SDPBackend.MATH):
+    with sdpa_kernel(SDPBackend.MATH):  # the unfused attention is the faster one to train on a CPU
         logits = model(source, lengths, given).float()
     loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), label_smoothing=smoothing)
     if consistency:
@@ -143,6 +143,8 @@ class Run:
         self.arguments, self.path = arguments, arguments.output / "state.pt"
         self.model = Transformer(config)
         use_byte_dropout(self.model)
+        # What computes: a copy in bfloat16 where that is fast. What is learned stays in float32, in `model`.
+        self.working = copy.deepcopy(self.model).bfloat16() if has_fast_bfloat16() else self.model
         self.average = Transformer(config).eval()
         self.average.load_state_dict(self.model.state_dict())
         matrices = [p for name, p in self.model.named_parameters() if p.ndim == 2 and "embedding" not in name]
@@ -186,20 +188,29 @@ class Run:
         arguments, number = self.arguments, len(self.history)
         plan = batches(examples, arguments.batch, arguments.seed + number)
         total, losses = len(plan) * arguments.epochs, []
-        self.model.train()
+        self.working.train()
+        self.publish()
         for batch in track(plan, f"epoch {number + 1} of {arguments.epochs}", console=console, transient=True):
             share = rate_at(self.step, arguments.warmup, total, len(plan) * arguments.decay_epochs)
-            loss = loss_of(self.model, batch, arguments.smoothing, arguments.consistency)
-            self.model.zero_grad()
+            loss = loss_of(self.working, batch, arguments.smoothing, arguments.consistency)
+            self.working.zero_grad()
             loss.backward()
+            for learned, computed in zip(self.model.parameters(), self.working.parameters(), strict=True):
+                learned.grad = None if computed.grad is None else computed.grad.float()
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             for optimizer in self.optimizers:
                 optimizer.param_groups[0]["lr"] = arguments.rate * share
                 optimizer.step()
+            self.publish()
             self.step += 1
             self.follow(min(arguments.average, self.step / (self.step + 10)))
             losses.append(loss.item())
         return sum(losses) / len(losses)
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Give the model that computes the weights that were learned."""
+        torch._foreach_copy_(list(self.working.parameters()), list(self.model.parameters()))
 
     @torch.no_grad()
     def follow(self, keep: float) -> None:
