@@ -106,7 +106,7 @@ def test_the_order_of_artifacts_does_not_matter(bundle: Path) -> None:
 
 
 def test_a_target_or_precision_that_does_not_exist_is_refused(bundle: Path) -> None:
-    assert "it has: fp32, int8" in refused(bundle, TargetError, "int3")
+    assert "it has: fp32, fp16, bf16, int8" in refused(bundle, TargetError, "int3")
     with pytest.raises(TargetError, match="there is no target 'cpu'"):
         optimize_bundle(bundle, "cpu")
     with pytest.raises(TargetError, match="there is no target 'cpu'"):

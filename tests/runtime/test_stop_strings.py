@@ -144,7 +144,7 @@ def test_a_file_may_ask_for_it(model: Model) -> None:
     [
         ({"stop_strings": ""}, "none of them empty"),
         ({"stop_strings": ["a", 3]}, "none of them empty"),
-        ({"stop_strings": "a", "num_beams": 2}, "greedy search and sampling look for, and num_beams is 2"),
+        ({"stop_strings": "a", "num_beams": 2}, "only greedy search and sampling look for them, but num_beams is 2"),
         ({"stop_strings": "a", "prompt_lookup_num_tokens": 2}, "prompt_lookup_num_tokens is set"),
     ],
 )

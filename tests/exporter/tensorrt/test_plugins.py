@@ -57,7 +57,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Told:
         )  # fmt: skip
         return Built(1.0, 1, dataclasses.asdict(report))
 
-    monkeypatch.setattr(engines, "probe", lambda module: Installed(module, "11.9.9.9", "8.9"))
+    monkeypatch.setattr(engines, "probe", lambda module, install: Installed(module, "11.9.9.9", "8.9"))
     monkeypatch.setattr(engines, "run_build", run_build)
     return told
 
