@@ -16,7 +16,9 @@ from edgeformer.runtime.backends import Floats, Ints
 if TYPE_CHECKING:
     from edgeformer.runtime.backends.onnxruntime_steps import Held, SteppingRows
 
-CHUNK = 512  # tokens of a run: enough to keep the cores busy
+# Tokens of a run: enough to keep the cores busy, and no more, since a kernel computes the scores that it masks as well,
+# which parts do not have of what is behind them.
+CHUNK = 256
 LEAST_CHUNK = 16
 SCORES = 1 << 26  # that a kernel may hold at once; the newest hold far fewer
 FEW = 64  # tokens a row that do not keep the cores busy
