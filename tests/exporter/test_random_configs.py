@@ -136,6 +136,13 @@ def reference_of(config: Any, seed: int) -> Any:
         return randomized(model, STD).requires_grad_(False)
 
 
+def bundle_of(reference: Any, folder: Path) -> Path:
+    """With the artifacts onnx and ort-cpu-fp32."""
+    export_module(load_checkpoint(saved(reference, folder / "checkpoint")), folder / "bundle")
+    optimize_bundle(folder / "bundle", "ort-cpu", "fp32")
+    return folder / "bundle"
+
+
 def log_probs(reference: Any, source: Sequence[int], target: Sequence[int]) -> Any:
     """Of the tokens of a target, given a prompt or a source: (target_len)."""
     if reference.config.is_encoder_decoder:
@@ -168,12 +175,11 @@ def test_a_random_configuration_gives_what_transformers_gives(tmp_path: Path, ki
     rng = Random(number)
     config = kind(rng)
     reference = reference_of(config, number)
-    export_module(load_checkpoint(saved(reference, tmp_path / "checkpoint")), tmp_path / "bundle")
-    optimize_bundle(tmp_path / "bundle", "ort-cpu", "fp32")
+    bundle = bundle_of(reference, tmp_path)
     sources: Rows = [[rng.randrange(3, config.vocab_size) for _ in range(rng.randint(1, 9))] for _ in range(3)]
     targets: Rows = [[rng.randrange(3, config.vocab_size) for _ in range(rng.randint(1, 6))] for _ in sources]
     for artifact in ("onnx", "ort-cpu-fp32"):
-        compare(load(tmp_path / "bundle", artifact, threads=1), reference, sources, targets)
+        compare(load(bundle, artifact, threads=1), reference, sources, targets)
 
 
 @pytest.mark.parametrize("number", range(COUNT))
@@ -181,11 +187,10 @@ def test_a_random_encoder_gives_what_transformers_gives(tmp_path: Path, number: 
     rng = Random(number)
     config = encoder(rng)
     reference = reference_of(config, number)
-    export_module(load_checkpoint(saved(reference, tmp_path / "checkpoint")), tmp_path / "bundle")
-    optimize_bundle(tmp_path / "bundle", "ort-cpu", "fp32")
+    bundle = bundle_of(reference, tmp_path)
     rows: Rows = [[rng.randrange(3, config.vocab_size) for _ in range(rng.randint(1, 9))] for _ in range(3)]
     for artifact in ("onnx", "ort-cpu-fp32"):
-        found = load_encoder(tmp_path / "bundle", artifact, threads=1).hidden_states(rows)
+        found = load_encoder(bundle, artifact, threads=1).hidden_states(rows)
         for states, row in zip(found, rows, strict=True):
             expected = reference(input_ids=torch.tensor([row])).last_hidden_state[0].numpy()
             np.testing.assert_allclose(states, expected, rtol=0, atol=1e-4 * max(1.0, float(np.abs(expected).max())))
