@@ -7,7 +7,8 @@ hypotheses are kept, by log-probability / tokens ** length_penalty.
 
 from __future__ import annotations
 
-import dataclasses
+import bisect
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -22,7 +23,6 @@ from edgeformer.runtime.prompts import History, Limits, Prompt
 from edgeformer.runtime.results import Hypothesis
 from edgeformer.runtime.sampling import above, bound
 
-FIRST_LENGTH = 32  # tokens that there is room for at first
 FEW = 1024  # numbers of a row, of which a partition finds the largest soonest
 
 
@@ -73,61 +73,29 @@ def best(values: Floats, count: int, each_row: Ints) -> tuple[Floats, Ints]:
     return found[each_row, order], indices[each_row, order]
 
 
-def widened(ids: Ints, length: int) -> Ints:
-    """`ids` with room for `length` of them along the last axis: twice as much as before where there was less."""
-    if length <= (had := ids.shape[-1]):
-        return ids
-    wide = np.zeros((*ids.shape[:-1], max(length, 2 * had)), np.int64)
-    wide[..., :had] = ids
-    return wide
-
-
-@dataclasses.dataclass(slots=True)
 class Finished:
-    """The best finished hypotheses of each source still searched: (sources, num_beams), best first; -inf where none."""
+    """The best finished hypotheses of each source still searched.
 
-    scores: Floats
-    ids: Ints  # (sources, num_beams, as many as needed so far)
-    lengths: Ints
-    stopped: NDArray[np.bool_]
+    Attributes:
+        worst: (sources,), the score that another one must exceed; -inf where there are not num_beams of them yet.
+    """
 
-    @classmethod
-    def none(cls, sources: int, beams: int) -> Finished:
-        shape = (sources, beams)
-        return cls(
-            np.full(shape, -np.inf, np.float32),
-            np.zeros((*shape, FIRST_LENGTH), np.int64),
-            np.zeros(shape, np.int64),
-            np.zeros(shape, np.bool_),
-        )
+    def __init__(self, sources: int, beams: int) -> None:
+        self.beams = beams
+        self.found: list[list[Hypothesis]] = [[] for _ in range(sources)]  # best first
+        self.worst: Floats = np.full(sources, -np.inf, np.float32)
 
-    def add(self, at: Ints, scores: Floats, ids: Ints, length: int, stopped: NDArray[np.bool_]) -> None:
-        """Offer hypotheses (len(at), n) to the sources `at`; those that are none have score -inf."""
-        beams = self.scores.shape[1]
-        merged = np.concatenate((self.scores[at], scores), axis=1)
-        order = np.argsort(-merged, axis=1, kind="stable")[:, :beams]
-        self.scores[at] = np.take_along_axis(merged, order, 1)
-        self.ids = widened(self.ids, length)
-        new_ids = np.zeros((*scores.shape, self.ids.shape[2]), np.int64)
-        new_ids[:, :, :length] = ids
-        self.ids[at] = np.take_along_axis(np.concatenate((self.ids[at], new_ids), axis=1), order[:, :, None], 1)
-        for mine, new in ((self.lengths, np.full_like(scores, length, np.int64)), (self.stopped, stopped)):
-            mine[at] = np.take_along_axis(np.concatenate((mine[at], new), axis=1), order, 1)
+    def add(self, source: int, hypothesis: Hypothesis) -> None:
+        """Offer one to a source; of two with the same score the earlier is the better."""
+        found = self.found[source]
+        bisect.insort_right(found, hypothesis, key=lambda known: -known.score)
+        del found[self.beams :]
+        if len(found) == self.beams:
+            self.worst[source] = found[-1].score
 
     def keep(self, at: NDArray[np.bool_]) -> None:
-        for field in dataclasses.fields(self):
-            setattr(self, field.name, getattr(self, field.name)[at])
-
-    def hypotheses(self, source: int, count: int) -> list[Hypothesis]:
-        found = []
-        for beam in range(count):
-            if self.scores[source, beam] == -np.inf:
-                break
-            stopped = bool(self.stopped[source, beam])
-            ids = self.ids[source, beam, : self.lengths[source, beam] - stopped]
-            score = float(self.scores[source, beam])
-            found.append(Hypothesis(tuple(ids.tolist()), score, "stop" if stopped else "length"))
-        return found
+        self.found = list(itertools.compress(self.found, at.tolist()))
+        self.worst = self.worst[at]
 
 
 class Search:
@@ -148,7 +116,7 @@ class Search:
         self.tokens: Ints = np.empty((sources, 1), np.int64)  # (sources, beams), of the last step
         self.scores: Floats = np.zeros((sources, 1), np.float32)
         self.history = History(prompt, limits)  # of the rows, each source's beams one after the other
-        self.finished = Finished.none(sources, self.beams)
+        self.finished = Finished(sources, self.beams)
         self.sum_exp = SumExp()
 
     def totals(self, logits: Floats) -> Floats:
@@ -194,18 +162,19 @@ class Search:
     ) -> None:
         """Keep those of the best num_beams candidates that end here; where it is the last step, all of them do."""
         top = slice(self.beams)
-        ending = ends[:, top] | last[:, None]
-        at = np.flatnonzero(ending.any(axis=1))
-        if len(at) == 0:
-            return
-        ids = self.history.text[self.rows_of(parents)[at, top]]  # (len(at), beams, step - 1)
-        ids = np.concatenate((ids, tokens[at, top, None]), axis=2)
-        normalized = scores[at, top] / np.float32(self.step**self.options.length_penalty)
-        self.finished.add(at, np.where(ending[at], normalized, -np.inf), ids, self.step, ends[at, top])
+        ending = (ends[:, top] | last[:, None]) & (scores[:, top] > -np.inf)
+        rows, penalty = self.rows_of(parents), np.float32(self.step**self.options.length_penalty)
+        for source, candidate in zip(*(at.tolist() for at in np.nonzero(ending)), strict=True):
+            stopped = bool(ends[source, candidate])
+            ids = self.history.text[rows[source, candidate]].tolist()
+            if not stopped:
+                ids.append(int(tokens[source, candidate]))
+            score = float(scores[source, candidate] / penalty)
+            self.finished.add(source, Hypothesis(tuple(ids), score, "stop" if stopped else "length"))
 
     def done(self) -> NDArray[np.bool_] | None:
         """Which sources have num_beams finished hypotheses that no running one can displace; None if none has."""
-        worst = self.finished.scores[:, -1]
+        worst = self.finished.worst
         full = worst > -np.inf
         if not full.any():
             return None
@@ -234,7 +203,7 @@ class Search:
 
     def take_out(self, done: NDArray[np.bool_]) -> None:
         for source in np.flatnonzero(done).tolist():
-            found = self.finished.hypotheses(source, self.options.num_return_sequences)
+            found = self.finished.found[source][: self.options.num_return_sequences]
             if not found:
                 raise OptionError("the options leave a search no hypothesis: bad words, suppressed or repeated tokens")
             self.results[self.active[source]] = found

@@ -1,13 +1,14 @@
 """Products in int8 whose activations are quantized row by row, for graphs that compute many rows at once.
 
-    x -> MatMul(W) -> Add(b)
+    x -> MatMul(W) -> Add(b)        becomes        RowQuantizedMatMul(x, codes, scales, b)
 
-becomes, with W in 7 bits and one scale for each of its columns,
+with W in 7 bits and one scale for each of its columns. The operator is a function that the graph carries:
 
     x -+-> Abs -> ReduceMax -> Mul(1/127) = s -.
        '-> Div(s) -> QuantizeLinear(1) -> MatMulIntegerToFloat -> Mul(s) -> Add(b)
 
-A row's scale is its own largest value, so that a row's result does not depend on the rows beside it.
+which every ONNX Runtime computes as it stands, and `edgeformer.runtime.native` as one operator, to the same bits. A
+row's scale is its own largest value, so that a row's result does not depend on the rows beside it.
 
 Weights get 7 of the 8 bits because processors without VNNI add two products of activation and weight in 16 bits, which
 saturate: 2 * 255 * 64 is the most that fits.
@@ -21,10 +22,12 @@ from numpy.typing import NDArray
 from onnx_ir.passes import InPlacePass, PassResult
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
-from edgeformer.exporter.ort_cpu.matching import Product, products, register, take_over
+from edgeformer.exporter.ort_cpu.matching import Product, products, register, register_once, take_over
 
+DOMAIN, OPERATOR = "edgeformer", "RowQuantizedMatMul"
 LARGEST_CODE = 64
 SMALLEST = 1e-12  # a row of zeros is divided by this instead of by zero
+COLUMNS, INPUTS = 4, 32  # of a weight that lie side by side, in the order in which the native operator reads them
 
 
 def quantize_columns(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -34,32 +37,71 @@ def quantize_columns(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDA
     return np.clip(codes, -LARGEST_CODE, LARGEST_CODE).astype(np.int8), scales.astype(np.float32)
 
 
+def in_tiles(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Codes (k, n) as (n / 4, k / 32, 4, 32); k and n must be multiples."""
+    k, n = codes.shape
+    tiles = codes.T.reshape(n // COLUMNS, COLUMNS, k // INPUTS, INPUTS)
+    return np.ascontiguousarray(tiles.transpose(0, 2, 1, 3))
+
+
+def padded(array: NDArray[np.generic], multiples: tuple[int, ...]) -> NDArray[np.generic]:
+    """With zeros at the ends of its axes, up to the next multiple."""
+    return np.pad(array, [(0, -size % multiple) for size, multiple in zip(array.shape, multiples, strict=True)])
+
+
 class RowQuantized(InPlacePass):
     """Ensures: every MatMul with a constant weight computes in int8, each row on its own."""
 
     def call(self, model: ir.Model) -> PassResult:
-        graph = model.graph
-        found = products(graph)
-        if not found:
-            return PassResult(model, modified=False)
-        numbers = {"row_axis": np.array([-1]), "row_step": np.float32(1 / 127), "row_smallest": np.float32(SMALLEST),
-                   "row_one": np.float32(1), "row_zero_point": np.uint8(128)}  # fmt: skip
-        known = {name: register(graph, name, np.asarray(number)) for name, number in numbers.items()}
+        found = products(model.graph)
         for product in found:
-            self.rewrite(graph, product, known)
-        model.opset_imports[MICROSOFT] = 1
-        return PassResult(model, modified=True)
+            self.rewrite(model.graph, product)
+        if found:
+            function = row_quantized_function(model.opset_imports[""])
+            model.functions[function.identifier()] = function
+            model.opset_imports[DOMAIN] = 1
+            model.opset_imports[MICROSOFT] = 1
+        return PassResult(model, modified=bool(found))
 
-    def rewrite(self, graph: ir.Graph, product: Product, known: dict[str, ir.Value]) -> None:
-        one, zero_point = known["row_one"], known["row_zero_point"]
+    def rewrite(self, graph: ir.Graph, product: Product) -> None:
         codes, scales = quantize_columns(product.weight)
-        w = register(graph, f"{product.name}.codes", codes)
-        columns = register(graph, f"{product.name}.scales", scales)
-        tape = ir.tape.Tape()
-        largest = tape.op("ReduceMax", [tape.op("Abs", [product.x]), known["row_axis"]], {"keepdims": 1})
-        scale = tape.op("Max", [tape.op("Mul", [largest, known["row_step"]]), known["row_smallest"]])
-        quantized = tape.op("QuantizeLinear", [tape.op("Div", [product.x, scale]), one, zero_point])
-        total = tape.op("MatMulIntegerToFloat", [quantized, w, one, columns, zero_point], domain=MICROSOFT)
-        result = tape.op("Mul", [total, scale])
-        graph.insert_before(product.node, tape.nodes)
-        take_over(product.node.outputs[0], result)
+        k, n = codes.shape
+        bias = product.bias.const_value.numpy() if product.bias is not None else np.zeros(n, np.float32)
+        columns = [register(graph, f"{product.name}.{name}", padded(array, (COLUMNS,)))
+                   for name, array in (("scales", scales), ("bias", bias))]  # fmt: skip
+        tiles = register(graph, f"{product.name}.codes", in_tiles(padded(codes, (INPUTS, COLUMNS))))
+        tape, x = ir.tape.Tape(), product.x
+        if k % INPUTS:
+            x = tape.op("Pad", [x, register_once(graph, f"row_pad_{k}", [0, -k % INPUTS]), None, last_axis(graph)])
+        result = tape.op(OPERATOR, [x, tiles, *columns], domain=DOMAIN)
+        if n % COLUMNS:
+            start, end = (register_once(graph, f"row_{at}", [at]) for at in (0, n))
+            result = tape.op("Slice", [result, start, end, last_axis(graph)])
+        graph.insert_before((product.add or product.node), tape.nodes)
+        take_over(product.result, result)
+
+
+def last_axis(graph: ir.Graph) -> ir.Value:
+    return register_once(graph, "row_axis", [-1])
+
+
+def row_quantized_function(opset: int) -> ir.Function:
+    """What the operator computes: (x, codes, scales, bias) -> (..., n)."""
+    x, codes, scales, bias = inputs = [ir.val(name) for name in ("x", "codes", "scales", "bias")]
+    tape = ir.tape.Tape()
+
+    def number(value: np.generic | NDArray[np.generic]) -> ir.Value:
+        return tape.op("Constant", [], {"value": ir.tensor(np.asarray(value))})
+
+    one, zero_point = number(np.float32(1)), number(np.uint8(128))
+    largest = tape.op("ReduceMax", [tape.op("Abs", [x]), number(np.array([-1]))], {"keepdims": 1})
+    scale = tape.op("Max", [tape.op("Mul", [largest, number(np.float32(1 / 127))]), number(np.float32(SMALLEST))])
+    quantized = tape.op("QuantizeLinear", [tape.op("Div", [x, scale]), one, zero_point])
+    by_input = tape.op("Transpose", [codes], {"perm": [1, 3, 0, 2]})  # (k / 32, 32, n / 4, 4)
+    width = tape.op("Shape", [scales])
+    matrix = tape.op("Reshape", [by_input, tape.op("Concat", [number(np.array([-1])), width], {"axis": 0})])
+    total = tape.op("MatMulIntegerToFloat", [quantized, matrix, one, scales, zero_point], domain=MICROSOFT)
+    result = tape.op("Add", [tape.op("Mul", [total, scale]), bias])
+    result.name = "y"
+    graph = ir.Graph(inputs, [result], nodes=tape.nodes, opset_imports={"": opset, MICROSOFT: 1}, name=OPERATOR)
+    return ir.Function(DOMAIN, OPERATOR, graph=graph, attributes=[])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeformer.runtime import native
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.cores import Cores, Spin
 from edgeformer.runtime.errors import BundleError
@@ -51,6 +52,8 @@ class Sessions:
         self.folder, self.graphs, self.providers = bundle.folder, artifact.graphs, list(providers)
         self.slower_fusions = SLOWER_FUSIONS if self.providers == [CPU] else None
         self.options = onnxruntime.SessionOptions()
+        if self.providers == [CPU]:
+            native.register(self.options)
         self.options.log_severity_level = 3
         self.options.intra_op_num_threads = cores.count
         # Each session has its own threads, which would otherwise go on spinning on the cores that the next one needs.

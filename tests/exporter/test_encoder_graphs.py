@@ -96,7 +96,7 @@ def assert_equal(name: str, found: Arrays, given: Arrays, tolerance: float) -> N
 def test_the_graph_gives_what_pytorch_gives(graph_of: Callable[[str], ir.Model], name: str) -> None:
     graph = graph_of(name)
     for given in (inputs(), inputs((21,), 21), inputs((1, 2, 3, 4, 5), 7)):
-        assert_equal(name, run(graph, given), given, 1e-5)
+        assert_equal(name, run(graph, given), given, 2e-5)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -140,7 +140,7 @@ def test_rounded_weights_come_near(graph_of: Callable[[str], ir.Model], precisio
     rewrite(graph, precision)
     found, given = operators(graph), inputs()
     assert "MatMul" not in found
-    assert found["MatMulNBits"] + found["MatMulIntegerToFloat"] == 4 * LAYERS
+    assert found["MatMulNBits"] + found["RowQuantizedMatMul"] == 4 * LAYERS
     vectors, reference = run(graph, given)["sentence_embedding"], expected("sentences", given)["sentence_embedding"]
     np.testing.assert_allclose(vectors, reference, rtol=0, atol=0.05)
     assert np.abs(vectors - reference.numpy()).max() > 1e-6
