@@ -23,8 +23,9 @@ from onnx_ir.passes import InPlacePass, PassResult
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
 from edgeformer.exporter.ort_cpu.matching import Product, products, register, register_once, take_over
+from edgeformer.exporter.ort_cpu.own_operators import DOMAIN, carry
 
-DOMAIN, OPERATOR = "edgeformer", "RowQuantizedMatMul"
+OPERATOR = "RowQuantizedMatMul"
 LARGEST_CODE = 64
 SMALLEST = 1e-12  # a row of zeros is divided by this instead of by zero
 COLUMNS, INPUTS = 4, 32  # of a weight that lie side by side, in the order in which the native operator reads them
@@ -57,9 +58,7 @@ class RowQuantized(InPlacePass):
         for product in found:
             self.rewrite(model.graph, product)
         if found:
-            function = row_quantized_function(model.opset_imports[""])
-            model.functions[function.identifier()] = function
-            model.opset_imports[DOMAIN] = 1
+            carry(model, row_quantized_function(model.opset_imports[""]))
             model.opset_imports[MICROSOFT] = 1
         return PassResult(model, modified=bool(found))
 

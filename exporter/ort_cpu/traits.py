@@ -18,6 +18,8 @@ def lower_opset(model: ir.Model) -> None:
     """Say that a graph needs an older opset, where it holds nothing newer."""
     if not any(node.op_type in NEWER_OPERATORS and node.domain == "" for node in model.graph):
         model.opset_imports[""], model.ir_version = OPSET_VERSION, IR_VERSION
+        for function in model.functions.values():
+            function.opset_imports[""] = OPSET_VERSION
 
 
 def least_version(graphs: Iterable[ir.Model]) -> str:

@@ -23,7 +23,7 @@ typedef struct {
     const char *(*version_string)(void);
 } Base;
 
-enum { FLOAT = 1, INT8 = 3 }; /* types of elements */
+enum { FLOAT = 1, INT8 = 3, INT32 = 6 }; /* types of elements */
 
 typedef struct Operator {
     uint32_t version;
@@ -58,9 +58,11 @@ typedef struct Operator {
 #define RANK AT(61, Status *(*)(const void *, size_t *))
 #define DIMENSIONS AT(62, Status *(*)(const void *, int64_t *, size_t))
 #define TYPE_AND_SHAPE AT(65, Status *(*)(const Value *, void **))
+#define FLOAT_ATTRIBUTE AT(85, Status *(*)(const Info *, const char *, float *))
+#define INTEGER_ATTRIBUTE AT(86, Status *(*)(const Info *, const char *, int64_t *))
+#define INPUT_COUNT_OF AT(88, Status *(*)(const Context *, size_t *))
 #define INPUT AT(90, Status *(*)(const Context *, size_t, const Value **))
 #define OUTPUT AT(91, Status *(*)(Context *, size_t, const int64_t *, size_t, Value **))
-#define RELEASE_STATUS AT(93, void (*)(Status *))
 #define RELEASE_TYPE_AND_SHAPE AT(99, void (*)(void *))
 #define CONSTANT_INPUT AT(249, Status *(*)(const Info *, size_t, int *, const Value **))
 #define PARALLEL_FOR AT(274, Status *(*)(const Context *, void (*)(void *, size_t), size_t, size_t, void *))

@@ -11,54 +11,31 @@
    Each bit of y is what the function of this name in the graph gives, made of ONNX Runtime's own operators, which runs
    where this library does not: sums are whole numbers, and the rest is computed in the same order. */
 
-#include "onnxruntime_abi.h"
 #include "products.h"
+#include "runtime.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#define EXPORTED __attribute__((visibility("default")))
-#define TRY(call)                          \
-    do {                                   \
-        Status *const failed = (call);     \
-        if (failed != NULL) return failed; \
-    } while (0)
 
 enum { X, CODES, SCALES, BIAS, INPUT_COUNT };
-enum { MOST_DIMENSIONS = 8, RUNTIME_EXCEPTION = 6 };
 enum { ACTIVATIONS_AT_ONCE = 64 << 10 }; /* bytes that stay in the second cache while all columns go by */
 enum { CODES_AT_ONCE = 16 << 10 };       /* bytes that stay in the first while those rows go by */
 enum { ROWS_EACH = 16 };                 /* that a thread quantizes at once */
-enum { SMALL = 1 << 19 }; /* multiplications that one thread has done before another is awake */
-
-static Functions functions;
-static const Instructions *instructions;
 
 /* One node's constants. */
 typedef struct {
+    const Instructions *instructions;
     int64_t n, k;
     int32_t offsets[]; /* (n,) */
 } Kernel;
 
 typedef struct {
+    const Instructions *instructions;
     Product product;
     const float *x;
     uint8_t *activations;
     float *row_scales;
     int64_t columns_each;
 } Work;
-
-static Status *fail(const char *message) { return CREATE_STATUS(RUNTIME_EXCEPTION, message); }
-
-static Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank) {
-    void *info;
-    TRY(TYPE_AND_SHAPE(value, &info));
-    Status *status = RANK(info, rank);
-    if (status == NULL && *rank > MOST_DIMENSIONS) status = fail("RowQuantizedMatMul: an input has too many axes");
-    if (status == NULL) status = DIMENSIONS(info, dimensions, *rank);
-    RELEASE_TYPE_AND_SHAPE(info);
-    return status;
-}
 
 static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
     int64_t shape[MOST_DIMENSIONS];
@@ -76,6 +53,7 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
     const int64_t n = shape[0] * COLUMNS, groups = shape[1];
     Kernel *kernel = calloc(1, sizeof *kernel + (size_t)n * sizeof kernel->offsets[0]);
     if (kernel == NULL) return fail("RowQuantizedMatMul: no memory");
+    kernel->instructions = instructions_here();
     kernel->n = n, kernel->k = groups * INPUTS;
     const int8_t *codes = data;
     for (int64_t column = 0; column < n; column += COLUMNS)
@@ -96,20 +74,13 @@ static void quantize_rows(void *given, size_t part) {
     const int64_t k = work->product.k, first = (int64_t)part * ROWS_EACH;
     const int64_t end = first + ROWS_EACH < work->product.rows ? first + ROWS_EACH : work->product.rows;
     for (int64_t row = first; row < end; row++)
-        work->row_scales[row] = instructions->quantize(work->x + row * k, work->activations + row * k, k);
+        work->row_scales[row] = work->instructions->quantize(work->x + row * k, work->activations + row * k, k);
 }
 
 static void multiply_columns(void *given, size_t part) {
     const Work *work = given;
     const int64_t first = (int64_t)part * work->columns_each, end = first + work->columns_each;
-    instructions->multiply(&work->product, first, end < work->product.n ? end : work->product.n);
-}
-
-/* Does all parts, on several threads if there is enough to do. */
-static Status *do_all(Context *context, void (*do_part)(void *, size_t), size_t parts, Work *work, int is_small) {
-    if (!is_small && parts > 1) return PARALLEL_FOR(context, do_part, parts, 0, work);
-    for (size_t part = 0; part < parts; part++) do_part(work, part);
-    return NULL;
+    work->instructions->multiply(&work->product, first, end < work->product.n ? end : work->product.n);
 }
 
 static Status *multiply(Context *context, Work *work) {
@@ -149,7 +120,7 @@ static Status *compute(void *given, Context *context) {
     TRY(input(context, CODES, &codes));
     TRY(input(context, SCALES, &scales));
     TRY(input(context, BIAS, &bias));
-    Work work = {.product = {.codes = codes, .scales = scales, .bias = bias, .offsets = kernel->offsets, .n = n, .k = k}};
+    Work work = {.instructions = kernel->instructions, .product = {.codes = codes, .scales = scales, .bias = bias, .offsets = kernel->offsets, .n = n, .k = k}};
     TRY(TENSOR_DATA(x, &data));
     work.x = data;
     TRY(TENSOR_DATA(y, &data));
@@ -172,52 +143,20 @@ static Status *compute(void *given, Context *context) {
 }
 
 static const char *name(const Operator *operator) { return (void)operator, "RowQuantizedMatMul"; }
-static const char *provider(const Operator *operator) { return (void)operator, "CPUExecutionProvider"; }
 static int input_type(const Operator *operator, size_t at) { return (void)operator, at == CODES ? INT8 : FLOAT; }
 static size_t input_count(const Operator *operator) { return (void)operator, INPUT_COUNT; }
 static int output_type(const Operator *operator, size_t at) { return (void)operator, (void)at, FLOAT; }
 static size_t output_count(const Operator *operator) { return (void)operator, 1; }
-static int required(const Operator *operator, size_t at) { return (void)operator, (void)at, 0; }
-static int usual_memory(const Operator *operator, size_t at) { return (void)operator, (void)at, 0; }
-static int not_variadic(const Operator *operator) { return (void)operator, 1; }
 
-static const Operator row_quantized_matmul = {
-    .version = INTERFACE,
+const Operator row_quantized_matmul = {
+    ANSWERS,
     .name = name,
-    .provider = provider,
     .input_type = input_type,
     .input_count = input_count,
     .output_type = output_type,
     .output_count = output_count,
-    .destroy = destroy,
-    .input_characteristic = required,
-    .output_characteristic = required,
-    .input_memory = usual_memory,
-    .variadic_input_least = not_variadic,
-    .variadic_input_alike = not_variadic,
-    .variadic_output_least = not_variadic,
-    .variadic_output_alike = not_variadic,
+    .input_characteristic = is_required,
     .create_or_fail = create,
     .compute_or_fail = compute,
+    .destroy = destroy,
 };
-
-/* What the operator computes with here; NULL if it cannot. */
-EXPORTED const char *edgeformer_instructions(void) {
-    if (instructions == NULL) instructions = instructions_here();
-    return instructions == NULL ? NULL : instructions->name;
-}
-
-/* What ONNX Runtime calls for the options of a session. Without it graphs compute the function of the operator's name. */
-EXPORTED Status *RegisterCustomOps(void *options, const Base *base) {
-    static void *domain; /* lasts as long as the library: sessions keep pointers into it */
-    if (edgeformer_instructions() == NULL) return NULL;
-    functions = base->functions(INTERFACE);
-    if (functions == NULL) return NULL; /* an ONNX Runtime older than the interface */
-    if (domain == NULL) {
-        void *made;
-        TRY(CREATE_DOMAIN("edgeformer", &made));
-        TRY(ADD_OPERATOR(made, &row_quantized_matmul));
-        domain = made;
-    }
-    return ADD_DOMAIN(options, domain);
-}

@@ -1,0 +1,55 @@
+#include "runtime.h"
+
+#include "attention.h"
+#include "products.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum { RUNTIME_EXCEPTION = 6 };
+
+Functions functions;
+
+Status *fail(const char *message) { return CREATE_STATUS(RUNTIME_EXCEPTION, message); }
+
+Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank) {
+    void *info;
+    TRY(TYPE_AND_SHAPE(value, &info));
+    Status *status = RANK(info, rank);
+    if (status == NULL && *rank > MOST_DIMENSIONS) status = fail("an input has too many axes");
+    if (status == NULL) status = DIMENSIONS(info, dimensions, *rank);
+    RELEASE_TYPE_AND_SHAPE(info);
+    return status;
+}
+
+Status *do_all(Context *context, void (*do_part)(void *, size_t), size_t parts, void *work, int is_small) {
+    if (!is_small && parts > 1) return PARALLEL_FOR(context, do_part, parts, 0, work);
+    for (size_t part = 0; part < parts; part++) do_part(work, part);
+    return NULL;
+}
+
+const char *on_cpu(const Operator *operator) { return (void)operator, "CPUExecutionProvider"; }
+int is_required(const Operator *operator, size_t at) { return (void)operator, (void)at, 0; }
+int usual_memory(const Operator *operator, size_t at) { return (void)operator, (void)at, 0; }
+int not_variadic(const Operator *operator) { return (void)operator, 1; }
+
+/* What the operators compute with here; NULL if they cannot. */
+EXPORTED const char *edgeformer_instructions(void) {
+    const Instructions *products = instructions_here();
+    return products != NULL && attention_runs_here() ? products->name : NULL;
+}
+
+/* What ONNX Runtime calls for the options of a session. Without it graphs compute the functions of the operators' names. */
+EXPORTED Status *RegisterCustomOps(void *options, const Base *base) {
+    static void *domain; /* lasts as long as the library: sessions keep pointers into it */
+    if (edgeformer_instructions() == NULL) return NULL;
+    functions = base->functions(INTERFACE);
+    if (functions == NULL) return NULL; /* an ONNX Runtime older than the interface */
+    if (domain == NULL) {
+        void *made;
+        TRY(CREATE_DOMAIN("edgeformer", &made));
+        TRY(ADD_OPERATOR(made, &row_quantized_matmul));
+        TRY(ADD_OPERATOR(made, &group_query_attention));
+        domain = made;
+    }
+    return ADD_DOMAIN(options, domain);
+}

@@ -1,0 +1,37 @@
+/* What the operators here share: ONNX Runtime's functions, and what they ask of a call. */
+
+#ifndef EDGEFORMER_RUNTIME_H
+#define EDGEFORMER_RUNTIME_H
+
+#include "onnxruntime_abi.h"
+
+#define TRY(call)                          \
+    do {                                   \
+        Status *const failed = (call);     \
+        if (failed != NULL) return failed; \
+    } while (0)
+
+enum { MOST_DIMENSIONS = 8 };
+enum { SMALL = 1 << 19 }; /* multiplications that one thread has done before another is awake */
+
+extern Functions functions;
+extern const Operator row_quantized_matmul, group_query_attention;
+
+Status *fail(const char *message);
+Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank);
+
+/* Does all parts, on several threads unless there is too little to do. */
+Status *do_all(Context *context, void (*do_part)(void *, size_t), size_t parts, void *work, int is_small);
+
+/* What every operator answers ONNX Runtime alike. */
+const char *on_cpu(const Operator *operator);
+int is_required(const Operator *operator, size_t at);
+int usual_memory(const Operator *operator, size_t at);
+int not_variadic(const Operator *operator);
+
+#define ANSWERS                                                                                                     \
+    .version = INTERFACE, .provider = on_cpu, .input_memory = usual_memory, .output_characteristic = is_required,   \
+    .variadic_input_least = not_variadic, .variadic_input_alike = not_variadic,                                     \
+    .variadic_output_least = not_variadic, .variadic_output_alike = not_variadic
+
+#endif
