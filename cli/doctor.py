@@ -23,18 +23,20 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print everythin
 
     from edgeformer.cli import printing, requirements
     from edgeformer.cli.machine import this_machine
+    from edgeformer.runtime import native
 
     machine, versions, backends = this_machine(), requirements.installed_versions(), look_at_backends()
-    gpu = look_at_gpu()
+    gpu, own = look_at_gpu(), native.instructions()
     extras: dict[str, dict[str, Any]] = {
         extra: {"missing": missing, "install": requirements.install_command(extra) if missing else None}
         for extra, missing in ((extra, requirements.missing(extra)) for extra in requirements.EXTRAS)
     }
     if as_json:
-        found = {"machine": dataclasses.asdict(machine), "gpu": gpu, "packages": versions, "backends": backends}
+        found = {"machine": dataclasses.asdict(machine), "gpu": gpu, "own_operators": own, "packages": versions,
+                 "backends": backends}  # fmt: skip
         printing.print_json({**found, "extras": extras})
         return
-    printing.print_table(["", ""], [*machine_rows(machine), *gpu_rows(gpu)])
+    printing.print_table(["", ""], [*machine_rows(machine), ("own operators", own or native.unused()), *gpu_rows(gpu)])
     printing.print_table(["package", "version"], list(versions.items()))
     printing.print_table(["backend", "runs here"], [(name, reason or "yes") for name, reason in backends.items()])
     rows = [

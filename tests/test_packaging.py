@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import platform
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from edgeformer.runtime import native
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -53,6 +57,11 @@ def test_edgeformer_is_a_namespace_without_code_of_its_own() -> None:
 
 def test_the_installed_version_is_the_one_in_pyproject(pyproject: dict[str, Any]) -> None:
     assert importlib.metadata.version("edgeformer") == pyproject["project"]["version"]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None or platform.machine() != "x86_64", reason="there is nothing to build with")
+def test_operators_in_c_are_built_where_there_is_a_compiler() -> None:
+    assert native.library() is not None
 
 
 def test_every_declared_entry_point_loads() -> None:

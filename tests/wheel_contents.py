@@ -1,4 +1,7 @@
-"""Check that a wheel holds every module of the checkout and nothing else: `python tests/wheel_contents.py WHEEL`."""
+"""Check that a wheel holds every module of the checkout, the operators built from its C, and nothing else:
+
+    python tests/wheel_contents.py WHEEL
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("cli", "exporter", "models", "runtime")
+SOURCES = (".c", ".h")
+BUILT = "edgeformer/runtime/native/_operators.abi3.so"
 
 
 def expected_files() -> set[str]:
     """What the checkout's four folders must leave in a wheel."""
     on_disk = (path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
-    return {f"edgeformer/{path.as_posix()}" for path in on_disk if "__pycache__" not in path.parts}
+    shipped = (path for path in on_disk if "__pycache__" not in path.parts and path.suffix not in (*SOURCES, ".so"))
+    return {BUILT, *(f"edgeformer/{path.as_posix()}" for path in shipped)}
 
 
 def wrong_contents(wheel: Path) -> list[str]:

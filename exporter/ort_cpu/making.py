@@ -5,7 +5,6 @@ from __future__ import annotations
 from edgeformer.exporter import ort_cpu
 from edgeformer.exporter.external_weights import save_graphs
 from edgeformer.exporter.jobs import Job
-from edgeformer.exporter.ort_cpu.own_operators import OwnAttention
 from edgeformer.exporter.ort_cpu.recipes import recipes
 from edgeformer.exporter.ort_cpu.source_blocks import in_blocks, require_same
 from edgeformer.exporter.ort_cpu.stored_half import DTYPES, StoredInHalf
@@ -31,7 +30,6 @@ def make_ort_cpu(job: Job) -> Artifact:
     for role, graph in list(graphs.items()):
         with job.rewriting(role):
             graphs |= ort_cpu.rewrite(graph, precision, found.get(role))
-            OwnAttention()(graph)
     sizes = job.bundle.manifest.sizes
     if "encoder" in graphs and (sizes.max_source_positions or sizes.max_positions) > SHORT:
         with job.rewriting("encoder"):

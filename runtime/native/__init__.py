@@ -28,9 +28,9 @@ def library() -> Path | None:
 
 
 def instructions() -> str | None:
-    """The processor's instructions that operators compute with; None where they are not used, or not built."""
+    """The processor's instructions that operators compute with; None where they are not used."""
     path = library()
-    if path is None or os.environ.get(SWITCH) == "0":
+    if path is None or switched_off():
         return None
     named = ctypes.CDLL(str(path)).edgeformer_instructions
     named.restype = ctypes.c_char_p
@@ -38,8 +38,21 @@ def instructions() -> str | None:
     return found.decode() if found is not None else None
 
 
+def unused() -> str | None:
+    """Why graphs compute without the operators; None where they are used."""
+    if switched_off():
+        return f"{SWITCH} is 0"
+    if library() is None:
+        return "not built: install a C compiler, and edgeformer again"
+    return None if instructions() is not None else "there are none for this processor: they need AVX2"
+
+
+def switched_off() -> bool:
+    return os.environ.get(SWITCH) == "0"
+
+
 def register(options: onnxruntime.SessionOptions) -> None:
     """Let sessions with these options compute with the operators, where they are to be used here."""
     path = library()
-    if path is not None and os.environ.get(SWITCH) != "0":
+    if path is not None and not switched_off():
         options.register_custom_ops_library(str(path))

@@ -26,7 +26,7 @@ def test_it_shows_machine_packages_backends_and_extras(cli: Callable[..., Any]) 
 
 def test_json_has_it_all(cli: Callable[..., Any]) -> None:
     found = cli("doctor", "--json").ok.json
-    assert set(found) == {"machine", "gpu", "packages", "backends", "extras"}
+    assert set(found) == {"machine", "gpu", "own_operators", "packages", "backends", "extras"}
     assert found["machine"]["python"].count(".") >= 2
     assert found["packages"]["edgeformer"] == version("edgeformer")
     assert found["backends"]["ort-cpu"] is None

@@ -20,6 +20,7 @@ from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.matching import producer, register
 from edgeformer.exporter.ort_cpu.projections import PackProjections
+from edgeformer.exporter.ort_cpu.own_operators import DOMAIN
 from edgeformer.exporter.ort_cpu.row_quantized import OPERATOR, RowQuantized, quantize_columns
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
 from edgeformer.exporter.ort_cpu.tables import TablesInCodes, TransposedTables
@@ -392,7 +393,9 @@ def test_rewritten_graphs_have_the_operators_that_they_should(
         assert counts["Attention"] == counts["TensorScatter"] == 0
         assert counts["MultiHeadAttention"] == 2
         assert (counts["MatMul"] == 0) == (precision != "fp32")
-        assert dict(model.opset_imports) == {"": 21, MICROSOFT: 1}
+        own = {DOMAIN: 1} if model.functions else {}
+        assert dict(model.opset_imports) == {"": 21, MICROSOFT: 1} | own
+        assert {name for _, name, _ in model.functions} == {n.op_type for n in model.graph if n.domain == DOMAIN}
         onnx.checker.check_model(ir.to_proto(model))
     assert operators(decoder)["GroupQueryAttention"] == sizes.num_layers
     assert {name for name, count in operators(decoder).items() if count > 9} <= {

@@ -1,0 +1,225 @@
+"""Our own operators beside the functions that graphs carry, which ONNX Runtime computes with its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx_ir.passes import Sequential
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from edgeformer.exporter.ort_cpu.own_operators import OwnAttention
+from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
+from edgeformer.runtime import native
+
+Arrays = dict[str, NDArray[Any]]
+MICROSOFT = "com.microsoft"
+
+pytestmark = pytest.mark.skipif(native.instructions() is None, reason=f"own operators: {native.unused()}")
+
+
+def session(model: ir.Model, own: bool, threads: int = 2) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    if own:
+        native.register(options)
+    return onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), options, ["CPUExecutionProvider"])
+
+
+def run(model: ir.Model, given: Arrays, own: bool) -> list[NDArray[np.float32]]:
+    found: list[NDArray[np.float32]] = session(model, own).run(None, given)
+    return found
+
+
+# Products by rows
+
+
+def product(k: int, n: int, rng: np.random.Generator) -> ir.Model:
+    """x (rows, k) -> y (rows, n), quantized by rows."""
+    x = ir.val("x", ir.DataType.FLOAT, ir.Shape(("rows", k)))
+    weight, bias = (ir.val(name, const_value=ir.tensor(rng.normal(size=shape).astype(np.float32), name=name))
+                    for name, shape in (("w", (k, n)), ("b", (n,))))  # fmt: skip
+    tape = ir.tape.Tape()
+    y = tape.op("Add", [tape.op("MatMul", [x, weight]), bias])
+    y.name, y.type, y.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(("rows", n))
+    graph = ir.Graph([x], [y], nodes=tape.nodes, initializers=[weight, bias], opset_imports={"": 21}, name="product")
+    model = ir.Model(graph, ir_version=10)
+    Sequential(RowQuantized(), RemoveUnusedNodesPass())(model)
+    assert [node.op_type for node in model.graph if node.domain == "edgeformer"] == ["RowQuantizedMatMul"]
+    return model
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 64, 301])
+@pytest.mark.parametrize(("k", "n"), [(32, 4), (20, 6), (64, 70), (256, 768), (1536, 576), (33, 1)])
+def test_a_product_has_the_bits_of_its_function(rows: int, k: int, n: int) -> None:
+    rng = np.random.default_rng(rows * k + n)
+    model = product(k, n, rng)
+    x = (rng.normal(size=(rows, k)) * 10.0 ** rng.integers(-4, 4, (rows, 1))).astype(np.float32)
+    x[rows // 2] = 0
+    (expected,), (found,) = run(model, {"x": x}, own=False), run(model, {"x": x}, own=True)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_product_of_no_rows_is_empty() -> None:
+    model = product(32, 8, np.random.default_rng(0))
+    assert run(model, {"x": np.empty((0, 32), np.float32)}, own=True)[0].shape == (0, 8)
+
+
+def test_a_product_is_computed_by_the_operator() -> None:
+    """Not by the function: an input of another width is refused in the operator's words."""
+    model = product(32, 8, np.random.default_rng(0))
+    model.graph.inputs[0].shape = ir.Shape(("rows", "k"))
+    with pytest.raises(Exception, match="RowQuantizedMatMul: x is not as wide as codes"):
+        run(model, {"x": np.ones((2, 33), np.float32)}, own=True)
+
+
+# Attention over caches
+
+
+def attention(heads: int, kv_heads: int, *, packed: bool = False, rotary: bool = False, **attributes: Any) -> ir.Model:
+    """ONNX Runtime's GroupQueryAttention as our own, around the function of its name."""
+    names = ["query", "key", "value", "past_key", "past_value", "last", "total", *(["cos", "sin"] if rotary else [])]
+    types = {"last": ir.DataType.INT32, "total": ir.DataType.INT32}
+    shapes = {
+        **dict.fromkeys(("query", "key", "value"), ("batch", "q_len", "width")),
+        **dict.fromkeys(("past_key", "past_value"), ("batch", kv_heads, "capacity", attributes.pop("head_dim"))),
+        "last": ("batch",), "total": (1,), **dict.fromkeys(("cos", "sin"), ("positions", "half")),
+    }  # fmt: skip
+    shapes["key"] = shapes["value"] = ("batch", "q_len", "kv_width")
+    values = {name: ir.val(name, types.get(name, ir.DataType.FLOAT), ir.Shape(shapes[name])) for name in names}
+    taken = [None if packed and name in ("key", "value") else values[name] for name in names]
+    all_attributes = {"num_heads": heads, "kv_num_heads": kv_heads, **({"do_rotary": 1} if rotary else {}), **attributes}
+    node = ir.node("GroupQueryAttention", taken, all_attributes, domain=MICROSOFT, num_outputs=3)
+    for value, name in zip(node.outputs, ("y", "present_key", "present_value"), strict=True):
+        value.name, value.type = name, ir.TensorType(ir.DataType.FLOAT)
+    inputs = [value for value in taken if value is not None]
+    imports = {"": 21, MICROSOFT: 1}
+    model = ir.Model(ir.Graph(inputs, node.outputs, nodes=[node], opset_imports=imports, name="attention"), ir_version=10)
+    assert OwnAttention()(model).modified
+    return model
+
+
+def given(
+    lengths: list[int], q_len: int, capacity: int, heads: int, kv_heads: int, head_dim: int, packed: bool, empty: bool
+) -> Arrays:
+    """Random tokens of rows that hold `lengths` with them."""
+    rng = np.random.default_rng(0)
+
+    def random(*shape: int) -> NDArray[np.float32]:
+        return rng.normal(size=shape).astype(np.float32)
+
+    batch, total = len(lengths), max(lengths)
+    parts = [random(batch, q_len, count * head_dim) for count in (heads, kv_heads, kv_heads)]
+    tokens = {"query": np.concatenate(parts, axis=2)} if packed else dict(zip(("query", "key", "value"), parts, strict=True))
+    angles = np.outer(np.arange(capacity), 10.0 ** -np.linspace(0, 3, head_dim // 2))
+    past = {name: random(batch, kv_heads, capacity, head_dim) for name in ("past_key", "past_value")}
+    if empty:
+        past = {name: np.zeros_like(value) for name, value in past.items()}
+    return {
+        **tokens, **past, "last": np.array(lengths, np.int32) - 1, "total": np.array([total], np.int32),
+        "cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32),
+    }  # fmt: skip
+
+
+CASES = {
+    "one head a group": {"heads": 4, "kv_heads": 4, "head_dim": 64},
+    "groups": {"heads": 6, "kv_heads": 2, "head_dim": 64, "rotary": True},
+    "one group of many": {"heads": 40, "kv_heads": 1, "head_dim": 16, "rotary": True},
+    "narrow, packed": {"heads": 3, "kv_heads": 3, "head_dim": 8, "packed": True},
+    "wide, packed, turned": {"heads": 4, "kv_heads": 2, "head_dim": 256, "packed": True, "rotary": True},
+    "neighbours turned": {"heads": 4, "kv_heads": 2, "head_dim": 48, "rotary": True, "rotary_interleaved": 1},
+    "a window": {"heads": 4, "kv_heads": 2, "head_dim": 40, "local_window_size": 100},
+    "a narrow window": {"heads": 2, "kv_heads": 2, "head_dim": 32, "local_window_size": 3, "rotary": False},
+    "another scale": {"heads": 2, "kv_heads": 1, "head_dim": 32, "scale": 0.25},
+}
+STEPS = {
+    "one token a row": ([1, 128, 300, 129], 1, 310, False),
+    "one token, alone": ([257], 1, 257, False),
+    "a prompt": ([300], 300, 320, True),
+    "prompts of several lengths": ([40, 7, 1], 40, 64, True),
+    "more of a prompt": ([290], 33, 300, False),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("case", CASES)
+def test_attention_is_that_of_onnx_runtime(case: str, step: str) -> None:
+    options, (lengths, q_len, capacity, empty) = CASES[case], STEPS[step]
+    model = attention(**options)  # type: ignore[arg-type]
+    heads, kv_heads, head_dim = (int(options[name]) for name in ("heads", "kv_heads", "head_dim"))
+    arrays = given(lengths, q_len, capacity, heads, kv_heads, head_dim, bool(options.get("packed")), empty)
+    taken = {value.name: arrays[value.name] for value in model.graph.inputs if value.name}
+    expected, found = run(model, taken, own=False), run(model, taken, own=True)
+    for row, length in enumerate(lengths):
+        tokens = slice(0, length if empty else q_len)
+        np.testing.assert_allclose(found[0][row, tokens], expected[0][row, tokens], rtol=0, atol=2e-5)
+        for mine, other in zip(found[1:], expected[1:], strict=True):
+            np.testing.assert_allclose(mine[row, :, :length], other[row, :, :length], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("step", ["one token a row", "prompts of several lengths"])
+def test_a_row_attends_as_it_does_alone(step: str) -> None:
+    lengths, q_len, capacity, empty = STEPS[step]
+    model = attention(heads=6, kv_heads=2, head_dim=64)
+    arrays = given(lengths, q_len, capacity, 6, 2, 64, packed=False, empty=empty)
+    taken = {value.name: arrays[value.name] for value in model.graph.inputs if value.name}
+    together = run(model, taken, own=True)
+    for row, length in enumerate(lengths):
+        alone = {name: array[row : row + 1] if name != "total" else array for name, array in taken.items()}
+        np.testing.assert_array_equal(run(model, alone, own=True)[0][0], together[0][row], err_msg=f"{length} tokens")
+
+
+def test_caches_are_written_where_they_are_bound() -> None:
+    model = attention(heads=4, kv_heads=2, head_dim=64)
+    arrays = given([9, 4], 1, 12, 4, 2, 64, packed=False, empty=False)
+    taken = {value.name: arrays[value.name] for value in model.graph.inputs if value.name}
+    expected = run(model, taken, own=True)
+    own = session(model, own=True)
+    binding = own.io_binding()
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array.copy()) for name, array in taken.items()}
+    for name, value in values.items():
+        binding.bind_ortvalue_input(name, value)
+    binding.bind_output("y")
+    for name in ("key", "value"):
+        binding.bind_ortvalue_output(f"present_{name}", values[f"past_{name}"])
+    own.run_with_iobinding(binding)
+    found = [binding.get_outputs()[0].numpy(), values["past_key"].numpy(), values["past_value"].numpy()]
+    for mine, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"last": np.array([12, 3], np.int32)}, "last position is outside its cache"),
+        ({"last": np.array([-1, 3], np.int32)}, "last position is outside its cache"),
+        ({"total": np.array([13], np.int32)}, "more tokens than its cache has room for"),
+        ({"query": np.ones((2, 1, 8), np.float32)}, "query is not as wide as its heads"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(change: Arrays, message: str) -> None:
+    model = attention(heads=4, kv_heads=2, head_dim=64)
+    arrays = given([9, 4], 1, 12, 4, 2, 64, packed=False, empty=False) | change
+    taken = {value.name: arrays[value.name] for value in model.graph.inputs if value.name}
+    with pytest.raises(Exception, match=message):
+        run(model, taken, own=True)
+
+
+# How it is found
+
+
+def test_they_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEFORMER_NATIVE", "0")
+    assert native.instructions() is None
+    assert native.unused() == "EDGEFORMER_NATIVE is 0"
+
+
+def test_without_a_build_graphs_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "library", lambda: None)
+    assert native.instructions() is None
+    assert "C compiler" in (native.unused() or "")
+    assert len(run(product(32, 8, np.random.default_rng(0)), {"x": np.ones((1, 32), np.float32)}, own=True)) == 1
