@@ -37,7 +37,16 @@ class SumExp:
         width = min(length, PART)
         if self.work.size < rows * width:
             self.work = np.empty(rows * width, np.float32)
-        column, total = largest[:, None], np.zeros(rows, np.float32)
+        column = largest[:, None]
+        if length <= PART:
+            whole = self.work[: rows * length].reshape(rows, length)
+            np.subtract(logits, column, out=whole)
+            np.exp(whole, out=whole)
+            sums: Floats = np.add.reduce(whole, axis=1)
+            np.log(sums, out=sums)
+            sums += largest
+            return sums
+        total = np.zeros(rows, np.float32)
         for begin in range(0, length, PART):
             end = min(begin + PART, length)
             part = self.work[: rows * (end - begin)].reshape(rows, end - begin)
