@@ -14,7 +14,7 @@ from edgeformer.exporter.ort_cpu.activations import FusedActivations
 from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.norms import SimplifiedNorms
-from edgeformer.exporter.ort_cpu.own_operators import OwnAttention
+from edgeformer.exporter.ort_cpu.own_operators import OwnAttention, OwnBlockProducts
 from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
@@ -34,7 +34,7 @@ PLAIN = {"int8": Recipe(8), "int4": Recipe(4), "int8-rows": Recipe(8)}
 
 
 def rewrite(
-    model: ir.Model, precision: str, recipe: Recipe | None = None, own_attention: bool = True
+    model: ir.Model, precision: str, recipe: Recipe | None = None, own_operators: bool = True
 ) -> dict[str, ir.Model]:
     """Rewrite a portable graph in place.
 
@@ -43,7 +43,7 @@ def rewrite(
         precision: fp32, int8, int4, auto or int8-rows; fp16 and bf16 are fp32 until `StoredInHalf`, which is the last
             to see a graph.
         recipe: how weights in blocks are stored, where it is not plainly; auto without one leaves them as they are.
-        own_attention: whether attention over caches may be an operator of ours.
+        own_operators: whether operators may be those of `edgeformer.runtime.native`.
 
     Returns:
         the graphs that it needs beside it, by their roles.
@@ -60,8 +60,8 @@ def rewrite(
     if recipe is not None:
         products = RowQuantized() if precision == "int8-rows" else WeightOnly(recipe)
         passes += [products, RemoveUnusedNodesPass(), TablesInCodes(recipe)]
-    if own_attention:
-        passes.append(OwnAttention())
+    if own_operators:
+        passes += [OwnAttention(), OwnBlockProducts()]
     passes += [
         RemoveUnusedNodesPass(),
         CommonSubexpressionEliminationPass(),

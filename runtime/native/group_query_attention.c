@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAME "GroupQueryAttention"
+
 enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, LAST, TOTAL, COSINES, SINES, INPUT_COUNT };
 
 typedef struct {
@@ -30,7 +32,7 @@ typedef struct {
 static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
     (void)operator, (void)given;
     Kernel *kernel = calloc(1, sizeof *kernel);
-    if (kernel == NULL) return fail("GroupQueryAttention: no memory");
+    if (kernel == NULL) return fail(NAME, "no memory");
     Status *status = INTEGER_ATTRIBUTE(info, "num_heads", &kernel->heads);
     if (status == NULL) status = INTEGER_ATTRIBUTE(info, "kv_num_heads", &kernel->kv_heads);
     if (status == NULL) status = INTEGER_ATTRIBUTE(info, "local_window_size", &kernel->window);
@@ -38,23 +40,13 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
     if (status == NULL) status = INTEGER_ATTRIBUTE(info, "rotary_interleaved", &kernel->interleaved);
     if (status == NULL) status = FLOAT_ATTRIBUTE(info, "scale", &kernel->scale);
     if (status == NULL && (kernel->heads < 1 || kernel->kv_heads < 1 || kernel->heads % kernel->kv_heads))
-        status = fail("GroupQueryAttention: num_heads must be a multiple of kv_num_heads");
+        status = fail(NAME, "num_heads must be a multiple of kv_num_heads");
     if (status != NULL) free(kernel);
     *made = status == NULL ? kernel : NULL;
     return status;
 }
 
 static void destroy(void *kernel) { free(kernel); }
-
-/* An input's data, NULL where it was left out. */
-static Status *input(const Context *context, size_t at, void **data) {
-    const Value *value = NULL;
-    size_t count;
-    *data = NULL;
-    TRY(INPUT_COUNT_OF(context, &count));
-    if (at < count) TRY(INPUT(context, at, &value));
-    return value == NULL ? NULL : TENSOR_DATA(value, data);
-}
 
 /* A cache to write to: the caller's own, or a copy where another is to hold what comes out. */
 static Status *present(Context *context, size_t at, const int64_t shape[4], const float *past, float **cache) {
@@ -74,7 +66,7 @@ static Status *compute(void *given, Context *context) {
     const Value *value;
     Value *y;
     void *data[INPUT_COUNT];
-    for (size_t at = 0; at < INPUT_COUNT; at++) TRY(input(context, at, &data[at]));
+    for (size_t at = 0; at < INPUT_COUNT; at++) TRY(input_data(context, at, &data[at]));
     TRY(INPUT(context, PAST_KEY, &value));
     TRY(shape_of(value, cache_shape, &rank));
     TRY(INPUT(context, QUERY, &value));
@@ -83,13 +75,13 @@ static Status *compute(void *given, Context *context) {
     const int64_t heads = kernel->heads, kv_heads = kernel->kv_heads, head_dim = rank == 4 ? cache_shape[3] : 0;
     const int is_packed = data[KEY] == NULL;
     if (query_rank != 3 || rank != 4 || cache_shape[0] != shape[0] || cache_shape[1] != kv_heads)
-        return fail("GroupQueryAttention: query must be (batch, q_len, width) and caches (batch, kv_heads, capacity, head_dim)");
+        return fail(NAME, "query must be (batch, q_len, width) and caches (batch, kv_heads, capacity, head_dim)");
     if (head_dim < HEAD_STEP || head_dim > MOST_HEAD_DIM || head_dim % HEAD_STEP)
-        return fail("GroupQueryAttention: head_dim must be a multiple of 8, up to 256");
+        return fail(NAME, "head_dim must be a multiple of 8, up to 256");
     if (shape[2] != (heads + (is_packed ? 2 * kv_heads : 0)) * head_dim)
-        return fail("GroupQueryAttention: query is not as wide as its heads");
+        return fail(NAME, "query is not as wide as its heads");
     if (kernel->do_rotary && (data[COSINES] == NULL || data[SINES] == NULL))
-        return fail("GroupQueryAttention: cosines and sines are missing");
+        return fail(NAME, "cosines and sines are missing");
     Attention a = {.query = data[QUERY], .key = data[KEY], .value = data[VALUE], .last = data[LAST], .batch = shape[0],
                    .q_len = shape[1], .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim,
                    .capacity = cache_shape[2], .window = kernel->window, .interleaved = kernel->interleaved != 0};
@@ -99,10 +91,10 @@ static Status *compute(void *given, Context *context) {
     if (kernel->do_rotary) a.cosines = data[COSINES], a.sines = data[SINES];
     a.scale = kernel->scale != 0 ? kernel->scale : 1.0f / sqrtf((float)head_dim);
     a.is_first = total == a.q_len;
-    if (total > a.capacity) return fail("GroupQueryAttention: a row has more tokens than its cache has room for");
+    if (total > a.capacity) return fail(NAME, "a row has more tokens than its cache has room for");
     for (int64_t row = 0; row < a.batch; row++)
         if (!a.is_first && (a.last[row] + 1 < a.q_len || a.last[row] >= a.capacity))
-            return fail("GroupQueryAttention: a row's last position is outside its cache");
+            return fail(NAME, "a row's last position is outside its cache");
     shape[2] = heads * head_dim;
     TRY(OUTPUT(context, 0, shape, 3, &y));
     void *result;
@@ -118,7 +110,7 @@ static Status *compute(void *given, Context *context) {
     return do_all(context, attend, parts, &a, is_small);
 }
 
-static const char *name(const Operator *operator) { return (void)operator, "GroupQueryAttention"; }
+static const char *name(const Operator *operator) { return (void)operator, NAME; }
 static int input_type(const Operator *operator, size_t at) {
     return (void)operator, at == LAST || at == TOTAL ? INT32 : FLOAT;
 }

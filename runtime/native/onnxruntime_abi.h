@@ -23,7 +23,7 @@ typedef struct {
     const char *(*version_string)(void);
 } Base;
 
-enum { FLOAT = 1, INT8 = 3, INT32 = 6 }; /* types of elements */
+enum { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6 }; /* types of elements */
 
 typedef struct Operator {
     uint32_t version;

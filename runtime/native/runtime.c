@@ -1,7 +1,10 @@
 #include "runtime.h"
 
 #include "attention.h"
+#include "block_products.h"
 #include "products.h"
+
+#include <stdio.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -9,16 +12,29 @@ enum { RUNTIME_EXCEPTION = 6 };
 
 Functions functions;
 
-Status *fail(const char *message) { return CREATE_STATUS(RUNTIME_EXCEPTION, message); }
+Status *fail(const char *operator, const char *message) {
+    char whole[256];
+    snprintf(whole, sizeof whole, "%s: %s", operator, message);
+    return CREATE_STATUS(RUNTIME_EXCEPTION, whole); /* which keeps a copy */
+}
 
 Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank) {
     void *info;
     TRY(TYPE_AND_SHAPE(value, &info));
     Status *status = RANK(info, rank);
-    if (status == NULL && *rank > MOST_DIMENSIONS) status = fail("an input has too many axes");
+    if (status == NULL && *rank > MOST_DIMENSIONS) status = fail("edgeformer", "an input has too many axes");
     if (status == NULL) status = DIMENSIONS(info, dimensions, *rank);
     RELEASE_TYPE_AND_SHAPE(info);
     return status;
+}
+
+Status *input_data(const Context *context, size_t at, void **data) {
+    const Value *value = NULL;
+    size_t count;
+    *data = NULL;
+    TRY(INPUT_COUNT_OF(context, &count));
+    if (at < count) TRY(INPUT(context, at, &value));
+    return value == NULL ? NULL : TENSOR_DATA(value, data);
 }
 
 Status *do_all(Context *context, void (*do_part)(void *, size_t), size_t parts, void *work, int is_small) {
@@ -35,7 +51,7 @@ int not_variadic(const Operator *operator) { return (void)operator, 1; }
 /* What the operators compute with here; NULL if they cannot. */
 EXPORTED const char *edgeformer_instructions(void) {
     const Instructions *products = instructions_here();
-    return products != NULL && attention_runs_here() ? products->name : NULL;
+    return products != NULL && block_instructions_here() != NULL && attention_runs_here() ? products->name : NULL;
 }
 
 /* What ONNX Runtime calls for the options of a session. Without it graphs compute the functions of the operators' names. */
@@ -48,6 +64,7 @@ EXPORTED Status *RegisterCustomOps(void *options, const Base *base) {
         void *made;
         TRY(CREATE_DOMAIN("edgeformer", &made));
         TRY(ADD_OPERATOR(made, &row_quantized_matmul));
+        TRY(ADD_OPERATOR(made, &block_quantized_matmul));
         TRY(ADD_OPERATOR(made, &group_query_attention));
         domain = made;
     }

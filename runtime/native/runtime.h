@@ -15,10 +15,13 @@ enum { MOST_DIMENSIONS = 8 };
 enum { SMALL = 1 << 19 }; /* multiplications that one thread has done before another is awake */
 
 extern Functions functions;
-extern const Operator row_quantized_matmul, group_query_attention;
+extern const Operator row_quantized_matmul, block_quantized_matmul, group_query_attention;
 
-Status *fail(const char *message);
+Status *fail(const char *operator, const char *message);
 Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank);
+
+/* An input's data, NULL where it was left out. */
+Status *input_data(const Context *context, size_t at, void **data);
 
 /* Does all parts, on several threads unless there is too little to do. */
 Status *do_all(Context *context, void (*do_part)(void *, size_t), size_t parts, void *work, int is_small);

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from onnx_ir.passes import Sequential
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from edgeformer.exporter.ort_cpu.own_operators import OwnAttention
+from edgeformer.exporter.ort_cpu.block_codes import Scheme, quantize
+from edgeformer.exporter.ort_cpu.own_operators import OwnAttention, OwnBlockProducts
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
+from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
 from edgeformer.runtime import native
 
-Arrays = dict[str, NDArray[Any]]
+Array = NDArray[Any]
+Arrays = dict[str, Array]
 MICROSOFT = "com.microsoft"
 
 pytestmark = pytest.mark.skipif(native.instructions() is None, reason=f"own operators: {native.unused()}")
@@ -75,6 +78,69 @@ def test_a_product_is_computed_by_the_operator() -> None:
     model.graph.inputs[0].shape = ir.Shape(("rows", "k"))
     with pytest.raises(Exception, match="RowQuantizedMatMul: x is not as wide as codes"):
         run(model, {"x": np.ones((2, 33), np.float32)}, own=True)
+
+
+# Products with weights of 4 bits
+
+
+def block_product(k: int, n: int, block: int, rng: np.random.Generator) -> tuple[ir.Model, Array, Array]:
+    """x (rows, k) -> y (rows, n), with what its weight stands for, (k, n), and its bias."""
+    x = ir.val("x", ir.DataType.FLOAT, ir.Shape(("rows", k)))
+    weight, bias = rng.normal(size=(k, n)).astype(np.float32), rng.normal(size=n).astype(np.float32)
+    values = [ir.val(name, const_value=ir.tensor(array, name=name)) for name, array in (("w", weight), ("b", bias))]
+    tape = ir.tape.Tape()
+    y = tape.op("Add", [tape.op("MatMul", [x, values[0]]), values[1]])
+    y.name, y.type, y.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(("rows", n))
+    graph = ir.Graph([x], [y], nodes=tape.nodes, initializers=values, opset_imports={"": 21}, name="product")
+    model = ir.Model(graph, ir_version=10)
+    Sequential(WeightOnly(Recipe(4, block)), OwnBlockProducts(), RemoveUnusedNodesPass())(model)
+    assert [node.op_type for node in model.graph if node.domain == "edgeformer"] == ["BlockQuantizedMatMul"]
+    return model, quantize(weight, Scheme(4, block, True)).weight(), bias
+
+
+def in_chunks(x: Array) -> Array:
+    """Activations rounded to 8 bits, each 64 by their own largest value."""
+    chunks = x.reshape(len(x), -1, 64)
+    steps = np.abs(chunks).max(-1, keepdims=True) / np.float32(127)
+    rounded = np.rint(chunks / np.where(steps == 0, 1, steps)) * steps
+    return rounded.reshape(x.shape)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 66, 301])
+@pytest.mark.parametrize(("k", "n", "block"), [(64, 4, 32), (128, 12, 128), (576, 768, 64), (1536, 576, 128), (192, 260, 32)])
+def test_a_product_of_4_bits_is_that_of_the_rounded_numbers(rows: int, k: int, n: int, block: int) -> None:
+    rng = np.random.default_rng(rows * k + n)
+    model, weight, bias = block_product(k, n, block, rng)
+    x = (rng.normal(size=(rows, k)) * 10.0 ** rng.integers(-4, 4, (rows, 1))).astype(np.float32)
+    x[rows // 2] = 0
+    (found,) = run(model, {"x": x}, own=True)
+    expected = in_chunks(x).astype(np.float64) @ weight + bias
+    # A number that lies between two codes may get either one.
+    sizes = np.abs(x).max(axis=1, keepdims=True) * np.abs(weight).max() * np.sqrt(k)
+    assert (np.abs(found - expected) <= 2e-3 * sizes + 1e-5).all()
+    assert (np.abs(found - expected) <= 1e-5 * sizes + 1e-5).mean() > 0.95
+    (function,) = run(model, {"x": x}, own=False)
+    assert (np.abs(function - (x @ weight + bias)) <= 0.02 * sizes + 1e-5).all()
+
+
+def test_a_row_of_4_bits_is_what_it_is_alone() -> None:
+    model, _, _ = block_product(128, 64, 32, np.random.default_rng(0))
+    x = np.random.default_rng(1).normal(size=(7, 128)).astype(np.float32)
+    together = run(model, {"x": x}, own=True)[0]
+    for row in range(7):
+        np.testing.assert_array_equal(run(model, {"x": x[row : row + 1]}, own=True)[0][0], together[row])
+
+
+@pytest.mark.parametrize(("k", "n", "options"), [(96, 4, {}), (64, 6, {}), (64, 8, {"symmetric": False})])
+def test_weights_that_do_not_fit_stay_with_onnx_runtime(k: int, n: int, options: dict[str, bool]) -> None:
+    x = ir.val("x", ir.DataType.FLOAT, ir.Shape(("rows", k)))
+    weight = ir.val("w", const_value=ir.tensor(np.ones((k, n), np.float32), name="w"))
+    node = ir.node("MatMul", [x, weight])
+    node.outputs[0].name = "y"
+    graph = ir.Graph([x], node.outputs, nodes=[node], initializers=[weight], opset_imports={"": 21}, name="product")
+    model = ir.Model(graph, ir_version=10)
+    Sequential(WeightOnly(Recipe(4, 32, **options)), OwnBlockProducts(), RemoveUnusedNodesPass())(model)
+    assert [node.op_type for node in model.graph] == ["MatMulNBits"]
 
 
 # Attention over caches

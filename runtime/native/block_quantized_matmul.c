@@ -1,0 +1,121 @@
+/* BlockQuantizedMatMul of domain "edgeformer": a product with weights of 4 bits in blocks, activations rounded to 8 bits in
+   chunks of 64 on the way. Where this library does not run, it is the MatMulNBits that the function of its name has.
+
+       x       float32 (..., k)
+       codes   uint8 (n / 4, k / 64, 4, 32), constant: of the weight (n, k), four columns of the product with 64 of their
+               inputs after one another, two to a byte, the first low; 8 stands for 0
+       scales  float32 (n / 4, k / block, 4), of the blocks
+       bias    float32 (n,)
+       y       float32 (..., n) */
+
+#include "block_products.h"
+#include "rows.h"
+
+#include <stdlib.h>
+
+#define NAME "BlockQuantizedMatMul"
+
+enum { X, CODES, SCALES, BIAS, INPUT_COUNT };
+
+/* One node's sizes. */
+typedef struct {
+    const BlockInstructions *instructions;
+    int64_t n, k, block;
+} Kernel;
+
+typedef struct {
+    Rows rows;
+    const Kernel *kernel;
+    BlockProduct product;
+    int8_t *activations;
+    float *scales, *offsets;
+} Work;
+
+static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
+    int64_t codes[MOST_DIMENSIONS], scales[MOST_DIMENSIONS];
+    size_t rank, scales_rank;
+    int is_constant, scales_are;
+    const Value *value, *of_blocks;
+    (void)operator, (void)given;
+    TRY(CONSTANT_INPUT(info, CODES, &is_constant, &value));
+    TRY(CONSTANT_INPUT(info, SCALES, &scales_are, &of_blocks));
+    if (!is_constant || !scales_are) return fail(NAME, "codes and scales must be constant");
+    TRY(shape_of(value, codes, &rank));
+    TRY(shape_of(of_blocks, scales, &scales_rank));
+    if (rank != 4 || codes[2] != TOGETHER || codes[3] != HALF_CHUNK)
+        return fail(NAME, "codes must have the shape (n / 4, k / 64, 4, 32)");
+    const int64_t n = codes[0] * TOGETHER, k = codes[1] * CHUNK;
+    if (scales_rank != 3 || scales[0] != codes[0] || scales[1] < 1 || scales[2] != TOGETHER)
+        return fail(NAME, "scales must have the shape (n / 4, k / block, 4)");
+    const int64_t block = k / scales[1];
+    if (block * scales[1] != k || (block != HALF_CHUNK && block % CHUNK))
+        return fail(NAME, "blocks must be 32 inputs, or a multiple of 64");
+    Kernel *kernel = calloc(1, sizeof *kernel);
+    if (kernel == NULL) return fail(NAME, "no memory");
+    *kernel = (Kernel){block_instructions_here(), n, k, block};
+    *made = kernel;
+    return NULL;
+}
+
+static void destroy(void *kernel) { free(kernel); }
+
+static int64_t offsets_each(const Kernel *kernel) { return kernel->k / (kernel->block < CHUNK ? HALF_CHUNK : CHUNK); }
+
+static void place(Rows *rows, void *memory, int64_t count) {
+    Work *work = (Work *)rows;
+    work->scales = memory;
+    work->offsets = work->scales + count * (rows->k / CHUNK);
+    work->activations = (int8_t *)(work->offsets + count * offsets_each(work->kernel));
+    work->product.activations = work->activations;
+    work->product.activation_scales = work->scales, work->product.offsets = work->offsets;
+}
+
+static void quantize(Rows *rows, int64_t row, const float *x) {
+    const Work *work = (const Work *)rows;
+    const Kernel *kernel = work->kernel;
+    kernel->instructions->quantize(x, work->activations + row * rows->k, work->scales + row * (rows->k / CHUNK),
+                                   work->offsets + row * offsets_each(kernel), rows->k, kernel->block);
+}
+
+static void multiply(Rows *rows, int64_t first, int64_t end) {
+    const Work *work = (const Work *)rows;
+    BlockProduct product = work->product;
+    product.rows = rows->held, product.y = rows->y;
+    work->kernel->instructions->multiply(&product, first, end);
+}
+
+static Status *compute(void *given, Context *context) {
+    const Kernel *kernel = given;
+    void *codes, *scales, *bias;
+    TRY(input_data(context, CODES, &codes));
+    TRY(input_data(context, SCALES, &scales));
+    TRY(input_data(context, BIAS, &bias));
+    const size_t floats = (size_t)(kernel->k / CHUNK + offsets_each(kernel));
+    Work work = {
+        .rows = {.name = NAME, .n = kernel->n, .k = kernel->k, .together = TOGETHER, .column_bytes = (size_t)kernel->k / 2,
+                 .row_bytes = (size_t)kernel->k + floats * sizeof(float), .place = place, .quantize = quantize,
+                 .multiply = multiply},
+        .kernel = kernel,
+        .product = {.codes = codes, .scales = scales, .bias = bias, .n = kernel->n, .k = kernel->k, .block = kernel->block},
+    };
+    return multiply_rows(context, &work.rows);
+}
+
+static const char *name(const Operator *operator) { return (void)operator, NAME; }
+static int input_type(const Operator *operator, size_t at) { return (void)operator, at == CODES ? UINT8 : FLOAT; }
+static size_t input_count(const Operator *operator) { return (void)operator, INPUT_COUNT; }
+static int output_type(const Operator *operator, size_t at) { return (void)operator, (void)at, FLOAT; }
+static size_t output_count(const Operator *operator) { return (void)operator, 1; }
+
+const Operator block_quantized_matmul = {
+    ANSWERS,
+    .name = name,
+    .input_type = input_type,
+    .input_count = input_count,
+    .output_type = output_type,
+    .output_count = output_count,
+    .input_characteristic = is_required,
+    .create_or_fail = create,
+    .compute_or_fail = compute,
+    .destroy = destroy,
+};
