@@ -36,7 +36,9 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print everythin
                  "backends": backends}  # fmt: skip
         printing.print_json({**found, "extras": extras})
         return
-    printing.print_table(["", ""], [*machine_rows(machine), ("own operators", own or native.unused()), *gpu_rows(gpu)])
+    printing.print_table(
+        ["", ""], [*machine_rows(machine), ("own operators", own or native.unused() or ""), *gpu_rows(gpu)]
+    )
     printing.print_table(["package", "version"], list(versions.items()))
     printing.print_table(["backend", "runs here"], [(name, reason or "yes") for name, reason in backends.items()])
     rows = [

@@ -59,7 +59,9 @@ def test_the_installed_version_is_the_one_in_pyproject(pyproject: dict[str, Any]
     assert importlib.metadata.version("edgeformer") == pyproject["project"]["version"]
 
 
-@pytest.mark.skipif(shutil.which("cc") is None or platform.machine() != "x86_64", reason="there is nothing to build with")
+@pytest.mark.skipif(
+    shutil.which("cc") is None or platform.machine() != "x86_64", reason="no compiler, or nothing to build"
+)
 def test_operators_in_c_are_built_where_there_is_a_compiler() -> None:
     assert native.library() is not None
 

@@ -1,7 +1,4 @@
-"""Check that a wheel holds every module of the checkout, the operators built from its C, and nothing else:
-
-    python tests/wheel_contents.py WHEEL
-"""
+"""Check that a wheel holds all modules of the checkout, and what is built: `python tests/wheel_contents.py WHEEL`."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ BUILT = "edgeformer/runtime/native/_operators.abi3.so"
 
 
 def expected_files() -> set[str]:
-    """What the checkout's four folders must leave in a wheel."""
+    """What the checkout's four folders must leave in a wheel: all but C, of which there is the library."""
     on_disk = (path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
     shipped = (path for path in on_disk if "__pycache__" not in path.parts and path.suffix not in (*SOURCES, ".so"))
     return {BUILT, *(f"edgeformer/{path.as_posix()}" for path in shipped)}

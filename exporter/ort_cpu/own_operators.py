@@ -122,7 +122,9 @@ def block_product_function(opset: int) -> ir.Function:
     shapes = dict.fromkeys(("codes_shape", "scales_shape"), ir.AttributeType.INTS)
     nodes: list[ir.Node] = []
 
-    def then(op_type: str, given: Sequence[ir.Value | None], attributes: Sequence[ir.Attr], domain: str = "") -> ir.Value:
+    def then(
+        op_type: str, given: Sequence[ir.Value | None], attributes: Sequence[ir.Attr], domain: str = ""
+    ) -> ir.Value:
         nodes.append(ir.Node(domain, op_type, given, attributes))
         return nodes[-1].outputs[0]
 
@@ -147,4 +149,6 @@ def function_of(
     kinds: Mapping[str, ir.AttributeType], opset: int,
 ) -> ir.Function:  # fmt: skip
     graph = ir.Graph(inputs, outputs, nodes=nodes, opset_imports={"": opset, MICROSOFT: 1}, name=name)
-    return ir.Function(DOMAIN, name, graph=graph, attributes=[ir.Attr(name, kind, None) for name, kind in kinds.items()])
+    return ir.Function(
+        DOMAIN, name, graph=graph, attributes=[ir.Attr(name, kind, None) for name, kind in kinds.items()]
+    )

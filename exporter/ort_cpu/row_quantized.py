@@ -16,14 +16,18 @@ saturate: 2 * 255 * 64 is the most that fits.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.passes import InPlacePass, PassResult
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
-from edgeformer.exporter.ort_cpu.matching import Product, products, register, register_once, take_over
+from edgeformer.exporter.ort_cpu.matching import Product, constant, products, register, register_once, take_over
 from edgeformer.exporter.ort_cpu.own_operators import DOMAIN, carry
+
+Number = TypeVar("Number", bound=np.generic)
 
 OPERATOR = "RowQuantizedMatMul"
 LARGEST_CODE = 64
@@ -45,7 +49,7 @@ def in_tiles(codes: NDArray[np.int8]) -> NDArray[np.int8]:
     return np.ascontiguousarray(tiles.transpose(0, 2, 1, 3))
 
 
-def padded(array: NDArray[np.generic], multiples: tuple[int, ...]) -> NDArray[np.generic]:
+def padded(array: NDArray[Number], multiples: tuple[int, ...]) -> NDArray[Number]:
     """With zeros at the ends of its axes, up to the next multiple."""
     return np.pad(array, [(0, -size % multiple) for size, multiple in zip(array.shape, multiples, strict=True)])
 
@@ -65,7 +69,8 @@ class RowQuantized(InPlacePass):
     def rewrite(self, graph: ir.Graph, product: Product) -> None:
         codes, scales = quantize_columns(product.weight)
         k, n = codes.shape
-        bias = product.bias.const_value.numpy() if product.bias is not None else np.zeros(n, np.float32)
+        known = constant(product.bias)
+        bias = known.numpy() if known is not None else np.zeros(n, np.float32)
         columns = [register(graph, f"{product.name}.{name}", padded(array, (COLUMNS,)))
                    for name, array in (("scales", scales), ("bias", bias))]  # fmt: skip
         tiles = register(graph, f"{product.name}.codes", in_tiles(padded(codes, (INPUTS, COLUMNS))))

@@ -1,8 +1,9 @@
-"""Operators of our own for ONNX Runtime on a CPU, in C: where they are built and the processor has what they need, they
-take the place of functions that graphs carry under the same names.
+"""Operators of our own for ONNX Runtime on a CPU, in C.
 
-A graph gives the same bits with them and without: what they save is time. They are built when the package is installed
-with a C compiler at hand; the environment variable EDGEFORMER_NATIVE=0 leaves them unused.
+Where they are built and the processor has what they need, they take the place of functions that graphs carry under the
+same names, made of ONNX Runtime's own operators. What they save is time; what they compute each source file says. They
+are built when the package is installed with a C compiler at hand. The environment variable EDGEFORMER_NATIVE=0
+leaves them unused.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from edgeformer.exporter.ort_cpu.block_codes import Scheme, quantize
 from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.matching import producer, register
-from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.own_operators import DOMAIN
+from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.row_quantized import OPERATOR, RowQuantized, quantize_columns
 from edgeformer.exporter.ort_cpu.source_attention import SourceAttention
 from edgeformer.exporter.ort_cpu.tables import TablesInCodes, TransposedTables
@@ -402,7 +402,12 @@ def test_rewritten_graphs_have_the_operators_that_they_should(
         onnx.checker.check_model(ir.to_proto(model))
     assert operators(decoder)["GroupQueryAttention"] == sizes.num_layers
     assert {name for name, count in operators(decoder).items() if count > 9} <= {
-        "Add", "MatMul", "MatMulNBits", OPERATOR, "BlockQuantizedMatMul"}
+        "Add",
+        "MatMul",
+        "MatMulNBits",
+        OPERATOR,
+        "BlockQuantizedMatMul",
+    }
     assert len(decoder.graph) < {"fp32": 60, "int8": 50, "int4": 50, "int8-rows": 50}[precision]
 
 

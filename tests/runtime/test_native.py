@@ -107,7 +107,9 @@ def in_chunks(x: Array) -> Array:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 66, 301])
-@pytest.mark.parametrize(("k", "n", "block"), [(64, 4, 32), (128, 12, 128), (576, 768, 64), (1536, 576, 128), (192, 260, 32)])
+@pytest.mark.parametrize(
+    ("k", "n", "block"), [(64, 4, 32), (128, 12, 128), (576, 768, 64), (1536, 576, 128), (192, 260, 32)]
+)
 def test_a_product_of_4_bits_is_that_of_the_rounded_numbers(rows: int, k: int, n: int, block: int) -> None:
     rng = np.random.default_rng(rows * k + n)
     model, weight, bias = block_product(k, n, block, rng)
@@ -158,13 +160,20 @@ def attention(heads: int, kv_heads: int, *, packed: bool = False, rotary: bool =
     shapes["key"] = shapes["value"] = ("batch", "q_len", "kv_width")
     values = {name: ir.val(name, types.get(name, ir.DataType.FLOAT), ir.Shape(shapes[name])) for name in names}
     taken = [None if packed and name in ("key", "value") else values[name] for name in names]
-    all_attributes = {"num_heads": heads, "kv_num_heads": kv_heads, **({"do_rotary": 1} if rotary else {}), **attributes}
+    all_attributes = {
+        "num_heads": heads,
+        "kv_num_heads": kv_heads,
+        **({"do_rotary": 1} if rotary else {}),
+        **attributes,
+    }
     node = ir.node("GroupQueryAttention", taken, all_attributes, domain=MICROSOFT, num_outputs=3)
     for value, name in zip(node.outputs, ("y", "present_key", "present_value"), strict=True):
         value.name, value.type = name, ir.TensorType(ir.DataType.FLOAT)
     inputs = [value for value in taken if value is not None]
     imports = {"": 21, MICROSOFT: 1}
-    model = ir.Model(ir.Graph(inputs, node.outputs, nodes=[node], opset_imports=imports, name="attention"), ir_version=10)
+    model = ir.Model(
+        ir.Graph(inputs, node.outputs, nodes=[node], opset_imports=imports, name="attention"), ir_version=10
+    )
     assert OwnAttention()(model).modified
     return model
 
@@ -180,7 +189,9 @@ def given(
 
     batch, total = len(lengths), max(lengths)
     parts = [random(batch, q_len, count * head_dim) for count in (heads, kv_heads, kv_heads)]
-    tokens = {"query": np.concatenate(parts, axis=2)} if packed else dict(zip(("query", "key", "value"), parts, strict=True))
+    tokens = (
+        {"query": np.concatenate(parts, axis=2)} if packed else dict(zip(("query", "key", "value"), parts, strict=True))
+    )
     angles = np.outer(np.arange(capacity), 10.0 ** -np.linspace(0, 3, head_dim // 2))
     past = {name: random(batch, kv_heads, capacity, head_dim) for name in ("past_key", "past_value")}
     if empty:
