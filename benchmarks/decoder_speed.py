@@ -5,7 +5,8 @@
 The model is of LLaMA's shape with random weights, 135 million of them; how fast it is does not depend on them. Prompts
 go into empty caches, their last position's logits are computed. A decode step is timed alone, without the choice of a
 token. The floor of a step is the time in which this machine reads the weights and caches that it needs, measured in the
-same run. Precisions take turns. Needs the extra `all`.
+same run. Precisions take turns; with --without-own each is there twice, the second time on ONNX Runtime's operators
+alone. Needs the extra `all`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from edgeformer.cli.machine import this_machine
 from edgeformer.cli.printing import print_line, print_table, write_json
 from edgeformer.cli.requirements import installed_versions
 from edgeformer.exporter.records import PORTABLE
-from edgeformer.runtime import Model, load
+from edgeformer.runtime import Model, load, native
 from edgeformer.runtime.names import Sizes
 
 console = Console(stderr=True, highlight=False)
 DECODED_AFTER = 16  # tokens of the prompts before decoding
 WARM_UP = 4
+WITHOUT_OWN = ", without own"  # of a precision's name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ def main() -> None:
         bundle = Path(scratch, "bundle")
         write_bundle(bundle, arguments.shape, arguments.precisions, console.print)
         models = {p: load(bundle, f"ort-cpu-{p}", threads=arguments.threads) for p in arguments.precisions}
+        if arguments.without_own:
+            models |= without_own_operators(bundle, arguments)
         vocab_size = SHAPES[arguments.shape].vocab_size
         graphs = {p: bundle / model.artifact.graphs["decoder"] for p, model in models.items()}
         bytes_read = {p: weights_of(path, vocab_size).bytes for p, path in graphs.items()}
@@ -86,6 +90,7 @@ def main() -> None:
         "load_average": os.getloadavg()[0],
         "machine": dataclasses.asdict(this_machine()),
         "versions": installed_versions(),
+        "own_operators": native.instructions(),
         "ceilings": dataclasses.asdict(ceilings),
         "results": results,
     }
@@ -103,8 +108,21 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=positive, default=64, help="decode steps of a round")
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--threads", type=positive, default=os.cpu_count() or 1)
+    parser.add_argument("--without-own", action="store_true", help="beside ONNX Runtime's operators alone")
     parser.add_argument("-o", "--output", type=Path, help="JSON to write")
     return parser.parse_args()
+
+
+def without_own_operators(bundle: Path, arguments: argparse.Namespace) -> dict[str, Model]:
+    """Each precision once more, on ONNX Runtime's operators alone."""
+    before = os.environ.get(native.SWITCH)
+    os.environ[native.SWITCH] = "0"
+    try:
+        return {f"{p}{WITHOUT_OWN}": load(bundle, f"ort-cpu-{p}", threads=arguments.threads) for p in arguments.precisions}
+    finally:
+        del os.environ[native.SWITCH]
+        if before is not None:
+            os.environ[native.SWITCH] = before
 
 
 def measure(models: dict[str, Model], arguments: argparse.Namespace) -> dict[Cell, list[float]]:
@@ -114,7 +132,7 @@ def measure(models: dict[str, Model], arguments: argparse.Namespace) -> dict[Cel
         for length in (None, *arguments.prompts):
             for number in range(arguments.rounds):
                 console.print(f"batch {batch}, {f'prompts of {length}' if length else 'decoding'}, round {number + 1}")
-                for precision in arguments.precisions if number % 2 == 0 else arguments.precisions[::-1]:
+                for precision in models if number % 2 == 0 else reversed(models):
                     model = models[precision]
                     found = decode(model, batch, arguments.steps) if length is None else read(model, batch, length)
                     seconds.setdefault(Cell(precision, batch, length), []).extend(found)

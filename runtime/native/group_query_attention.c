@@ -80,21 +80,32 @@ static Status *compute(void *given, Context *context) {
         return fail(NAME, "head_dim must be a multiple of 8, up to 256");
     if (shape[2] != (heads + (is_packed ? 2 * kv_heads : 0)) * head_dim)
         return fail(NAME, "query is not as wide as its heads");
-    if (kernel->do_rotary && (data[COSINES] == NULL || data[SINES] == NULL))
-        return fail(NAME, "cosines and sines are missing");
+    if (!is_packed && data[VALUE] == NULL) return fail(NAME, "value is missing");
     Attention a = {.query = data[QUERY], .key = data[KEY], .value = data[VALUE], .last = data[LAST], .batch = shape[0],
                    .q_len = shape[1], .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim,
                    .capacity = cache_shape[2], .window = kernel->window, .interleaved = kernel->interleaved != 0};
     const int64_t width = kv_heads * head_dim, total = *(const int32_t *)data[TOTAL];
     a.query_stride = shape[2], a.key_stride = a.value_stride = is_packed ? shape[2] : width;
     if (is_packed) a.key = a.query + heads * head_dim, a.value = a.key + width;
-    if (kernel->do_rotary) a.cosines = data[COSINES], a.sines = data[SINES];
     a.scale = kernel->scale != 0 ? kernel->scale : 1.0f / sqrtf((float)head_dim);
     a.is_first = total == a.q_len;
     if (total > a.capacity) return fail(NAME, "a row has more tokens than its cache has room for");
     for (int64_t row = 0; row < a.batch; row++)
         if (!a.is_first && (a.last[row] + 1 < a.q_len || a.last[row] >= a.capacity))
             return fail(NAME, "a row's last position is outside its cache");
+    if (kernel->do_rotary) {
+        if (data[COSINES] == NULL || data[SINES] == NULL) return fail(NAME, "cosines and sines are missing");
+        int64_t table[MOST_DIMENSIONS], positions = a.is_first ? a.q_len : 0;
+        for (size_t at = COSINES; at <= SINES; at++) {
+            TRY(INPUT(context, at, &value));
+            TRY(shape_of(value, table, &rank));
+            for (int64_t row = 0; row < a.batch; row++)
+                if (!a.is_first && a.last[row] + 1 > positions) positions = a.last[row] + 1;
+            if (rank != 2 || table[0] < positions || table[1] != head_dim / 2)
+                return fail(NAME, "cosines and sines must be (positions, head_dim / 2), for all positions");
+        }
+        a.cosines = data[COSINES], a.sines = data[SINES];
+    }
     shape[2] = heads * head_dim;
     TRY(OUTPUT(context, 0, shape, 3, &y));
     void *result;

@@ -17,12 +17,13 @@ def test_prompts_and_steps_of_every_precision_and_batch_are_measured(
 ) -> None:
     monkeypatch.setattr(decoder_speed, "measure_ceilings", lambda threads, sizes: Ceilings(threads, {1000: 1e9}, 1e12))
     output = tmp_path / "report.json"
-    options = "--shape tiny --precisions fp32 int8 --batches 1 2 --prompts 12 --steps 3 --rounds 2 --threads 1"
+    options = "--shape tiny --precisions fp32 int8 --batches 1 2 --prompts 12 --steps 3 --rounds 2 --threads 1 --without-own"
     monkeypatch.setattr(sys, "argv", ["decoder_speed.py", *options.split(), "-o", str(output)])
     decoder_speed.main()
     report = json.loads(output.read_text())
     cells = {(result["precision"], result["batch"], result["length"]): result for result in report["results"]}
-    assert set(cells) == {(p, b, n) for p in ("fp32", "int8") for b in (1, 2) for n in (None, 12)}
+    precisions = [f"{p}{which}" for p in ("fp32", "int8") for which in ("", decoder_speed.WITHOUT_OWN)]
+    assert set(cells) == {(p, b, n) for p in precisions for b in (1, 2) for n in (None, 12)}
     for (_, batch, length), cell in cells.items():
         tokens = batch * (length or 1)
         assert cell["tokens_per_second"] == pytest.approx(tokens / cell["seconds"]["median"])

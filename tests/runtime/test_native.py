@@ -286,6 +286,15 @@ def test_inputs_that_do_not_fit_are_refused(change: Arrays, message: str) -> Non
         run(model, taken, own=True)
 
 
+def test_tables_that_end_too_early_are_refused() -> None:
+    model = attention(heads=4, kv_heads=2, head_dim=64, rotary=True)
+    arrays = given([9, 4], 1, 12, 4, 2, 64, packed=False, empty=False)
+    taken = {value.name: arrays[value.name] for value in model.graph.inputs if value.name}
+    taken |= {name: taken[name][:8] for name in ("cos", "sin")}
+    with pytest.raises(Exception, match="for all positions"):
+        run(model, taken, own=True)
+
+
 # How it is found
 
 
