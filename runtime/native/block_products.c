@@ -68,71 +68,82 @@ VNNI static SPECIALIZED __m256i fours_vnni(__m256i low, __m256i high, const __m2
     return _mm256_dpbusd_epi32(even, high, _mm256_loadu_si256(activations + 1));
 }
 
-/* What a column's scale is for the first and the second half of a chunk. */
-AVX2 static SPECIALIZED __m256 scale_of(const float *scales, int64_t chunk, int64_t per_block, int column, const int halves) {
-    if (!halves) return _mm256_broadcast_ss(scales + chunk / per_block * TOGETHER + column);
-    const __m128 first = _mm_broadcast_ss(scales + 2 * chunk * TOGETHER + column);
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(first), _mm_broadcast_ss(scales + (2 * chunk + 1) * TOGETHER + column), 1);
+/* A column's scale; where blocks are half as long as a chunk, that of each half. */
+AVX2 static SPECIALIZED __m256 scale_of(const float *scales, int column, const int halves) {
+    const __m256 first = _mm256_broadcast_ss(scales + column);
+    return halves ? _mm256_insertf128_ps(first, _mm_broadcast_ss(scales + TOGETHER + column), 1) : first;
 }
 
 /* Four columns of some rows. `halves`: blocks are half as long as a chunk. */
-#define TILE(name, TARGET, fours)                                                                                          \
-    TARGET static SPECIALIZED void name(const BlockProduct *p, int64_t row, int64_t column, const int rows, const int halves) { \
-        const int64_t chunks = p->k / CHUNK, per_block = halves ? 1 : p->block / CHUNK;                                     \
-        const int64_t offsets = halves ? 2 * chunks : chunks, per_offset = halves ? 1 : per_block;                          \
-        const uint8_t *codes = p->codes + column * (p->k / 2);                                                             \
-        const float *scales = p->scales + column * (p->k / p->block);                                                      \
-        const int8_t *x = p->activations + row * p->k;                                                                     \
-        const __m256i low_half = _mm256_set1_epi8(15);                                                                     \
-        __m256 sums[2][TOGETHER];                                                                                          \
-        __m128 middles[2];                                                                                                 \
-        for (int r = 0; r < rows; r++) {                                                                                   \
-            middles[r] = _mm_setzero_ps();                                                                                 \
-            for (int c = 0; c < TOGETHER; c++) sums[r][c] = _mm256_setzero_ps();                                           \
-        }                                                                                                                  \
-        for (int64_t chunk = 0; chunk < chunks; chunk++, codes += TOGETHER * HALF_CHUNK, x += CHUNK) {                     \
-            __m256 of_row[2];                                                                                              \
-            for (int r = 0; r < rows; r++) of_row[r] = _mm256_broadcast_ss(p->activation_scales + (row + r) * chunks + chunk); \
-            _Pragma("GCC unroll 4") for (int c = 0; c < TOGETHER; c++) {                                                   \
-                const __m256i both = _mm256_loadu_si256((const __m256i *)(codes + c * HALF_CHUNK));                        \
-                const __m256i low = _mm256_and_si256(both, low_half);                                                      \
-                const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_half);                               \
-                const __m256 scale = scale_of(scales, chunk, per_block, c, halves);                                        \
-                _Pragma("GCC unroll 2") for (int r = 0; r < rows; r++) {                                                   \
-                    const __m256i sum = fours(low, high, (const __m256i *)(x + r * p->k));                                 \
-                    const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), of_row[r]);                               \
-                    sums[r][c] = _mm256_fmadd_ps(scaled, scale, sums[r][c]);                                               \
-                    __asm__("" : "+x"(sums[r][c])); /* keeps the order, in which the sixteen registers are enough */      \
-                }                                                                                                          \
-            }                                                                                                              \
-        }                                                                                                                  \
-        for (int64_t i = 0; i < offsets; i++) {                                                                            \
-            const __m128 of_block = _mm_loadu_ps(scales + i / per_offset * TOGETHER);                                      \
-            for (int r = 0; r < rows; r++)                                                                                 \
-                middles[r] = _mm_fmadd_ps(of_block, _mm_broadcast_ss(p->offsets + (row + r) * offsets + i), middles[r]);   \
-        }                                                                                                                  \
-        for (int r = 0; r < rows; r++) {                                                                                   \
-            const __m256 halved = _mm256_hadd_ps(_mm256_hadd_ps(sums[r][0], sums[r][1]), _mm256_hadd_ps(sums[r][2], sums[r][3])); \
-            const __m128 total = _mm_add_ps(_mm256_castps256_ps128(halved), _mm256_extractf128_ps(halved, 1));             \
-            const __m128 result = _mm_add_ps(_mm_sub_ps(total, middles[r]), _mm_loadu_ps(p->bias + column));               \
-            _mm_storeu_ps(p->y + (row + r) * p->n + column, result);                                                       \
-        }                                                                                                                  \
+#define TILE(name, TARGET, fours)                                                                                      \
+    TARGET static SPECIALIZED void name(const BlockProduct *p, int64_t row, int64_t column, const int rows,            \
+                                        const int halves) {                                                            \
+        const int64_t chunks = p->k / CHUNK, per_block = halves ? 1 : p->block / CHUNK,                                \
+                      step = halves ? 2 * TOGETHER : TOGETHER;                                                         \
+        const int64_t offsets = halves ? 2 * chunks : chunks;                                                          \
+        const uint8_t *codes = p->codes + column * (p->k / 2);                                                         \
+        const float *scales = p->scales + column * (p->k / p->block), *of_block = scales;                              \
+        const int8_t *x = p->activations + row * p->k;                                                                 \
+        const __m256i low_half = _mm256_set1_epi8(15);                                                                 \
+        __m256 sums[2][TOGETHER];                                                                                      \
+        __m128 middles[2];                                                                                             \
+        for (int r = 0; r < rows; r++) {                                                                               \
+            middles[r] = _mm_setzero_ps();                                                                             \
+            for (int c = 0; c < TOGETHER; c++) sums[r][c] = _mm256_setzero_ps();                                       \
+        }                                                                                                              \
+        for (int64_t chunk = 0, left = per_block; chunk < chunks;                                                      \
+             chunk++, codes += TOGETHER * HALF_CHUNK, x += CHUNK) {                                                    \
+            __m256 of_row[2];                                                                                          \
+            for (int r = 0; r < rows; r++)                                                                             \
+                of_row[r] = _mm256_broadcast_ss(p->activation_scales + (row + r) * chunks + chunk);                    \
+            _Pragma("GCC unroll 4") for (int c = 0; c < TOGETHER; c++) {                                               \
+                const __m256i both = _mm256_loadu_si256((const __m256i *)(codes + c * HALF_CHUNK));                    \
+                const __m256i low = _mm256_and_si256(both, low_half);                                                  \
+                const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_half);                           \
+                const __m256 scale = scale_of(of_block, c, halves);                                                    \
+                _Pragma("GCC unroll 2") for (int r = 0; r < rows; r++) {                                               \
+                    const __m256i sum = fours(low, high, (const __m256i *)(x + r * p->k));                             \
+                    const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), of_row[r]);                           \
+                    sums[r][c] = _mm256_fmadd_ps(scaled, scale, sums[r][c]);                                           \
+                    __asm__("" : "+x"(sums[r][c])); /* keeps the order, in which the sixteen registers are enough */   \
+                }                                                                                                      \
+            }                                                                                                          \
+            if (--left == 0) left = per_block, of_block += step;                                                       \
+        }                                                                                                              \
+        of_block = scales;                                                                                             \
+        for (int64_t i = 0, left = per_block; i < offsets; i++) {                                                      \
+            const __m128 four = _mm_loadu_ps(of_block);                                                                \
+            for (int r = 0; r < rows; r++)                                                                             \
+                middles[r] = _mm_fmadd_ps(four, _mm_broadcast_ss(p->offsets + (row + r) * offsets + i), middles[r]);   \
+            if (--left == 0) left = per_block, of_block += TOGETHER;                                                   \
+        }                                                                                                              \
+        for (int r = 0; r < rows; r++) {                                                                               \
+            const __m256 halved =                                                                                      \
+                _mm256_hadd_ps(_mm256_hadd_ps(sums[r][0], sums[r][1]), _mm256_hadd_ps(sums[r][2], sums[r][3]));        \
+            const __m128 total = _mm_add_ps(_mm256_castps256_ps128(halved), _mm256_extractf128_ps(halved, 1));         \
+            const __m128 result = _mm_add_ps(_mm_sub_ps(total, middles[r]), _mm_loadu_ps(p->bias + column));           \
+            _mm_storeu_ps(p->y + (row + r) * p->n + column, result);                                                   \
+        }                                                                                                              \
     }
 
-#define MULTIPLY(name, TARGET, tile)                                                                   \
-    TARGET static void name(const BlockProduct *p, int64_t first, int64_t end) {                       \
-        const int halves = p->block < CHUNK;                                                           \
-        int64_t row = 0;                                                                               \
-        for (; row + 2 <= p->rows; row += 2)                                                           \
-            for (int64_t column = first; column < end; column += TOGETHER) {                           \
-                if (halves) tile(p, row, column, 2, 1);                                                \
-                else tile(p, row, column, 2, 0);                                                       \
-            }                                                                                          \
-        for (; row < p->rows; row++)                                                                   \
-            for (int64_t column = first; column < end; column += TOGETHER) {                           \
-                if (halves) tile(p, row, column, 1, 1);                                                \
-                else tile(p, row, column, 1, 0);                                                       \
-            }                                                                                          \
+#define MULTIPLY(name, TARGET, tile)                                                                                   \
+    TARGET static void name(const BlockProduct *p, int64_t first, int64_t end) {                                       \
+        const int halves = p->block < CHUNK;                                                                           \
+        int64_t row = 0;                                                                                               \
+        for (; row + 2 <= p->rows; row += 2)                                                                           \
+            for (int64_t column = first; column < end; column += TOGETHER) {                                           \
+                if (halves)                                                                                            \
+                    tile(p, row, column, 2, 1);                                                                        \
+                else                                                                                                   \
+                    tile(p, row, column, 2, 0);                                                                        \
+            }                                                                                                          \
+        for (; row < p->rows; row++)                                                                                   \
+            for (int64_t column = first; column < end; column += TOGETHER) {                                           \
+                if (halves)                                                                                            \
+                    tile(p, row, column, 1, 1);                                                                        \
+                else                                                                                                   \
+                    tile(p, row, column, 1, 0);                                                                        \
+            }                                                                                                          \
     }
 
 TILE(tile_avx2, AVX2, fours_avx2)
@@ -147,7 +158,8 @@ static size_t found_here(const BlockInstructions *found[2]) {
     size_t count = 0;
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni"))
         found[count++] = &vnni;
     found[count++] = &avx2;
     return count;
@@ -187,9 +199,12 @@ static int right(const BlockInstructions *instructions, int64_t block) {
                 const int activation = activations[row * K + chunk * CHUNK + within % 2 * HALF_CHUNK + within / 2];
                 const double scale = activation_scales[row * chunks + chunk];
                 if (fabs(activation * scale - x[row * K + i]) > 0.51 * scale) return 0;
-                const uint8_t both = codes[((column / TOGETHER * chunks + chunk) * TOGETHER + column % TOGETHER) * HALF_CHUNK + within / 2];
+                const uint8_t both =
+                    codes[((column / TOGETHER * chunks + chunk) * TOGETHER + column % TOGETHER) * HALF_CHUNK +
+                          within / 2];
                 const int code = within % 2 ? both >> 4 : both & 15;
-                const float of_block = scales[(column / TOGETHER * (K / block) + i / block) * TOGETHER + column % TOGETHER];
+                const float of_block =
+                    scales[(column / TOGETHER * (K / block) + i / block) * TOGETHER + column % TOGETHER];
                 sum += (double)activation * (code - MIDDLE) * scale * of_block;
             }
             if (fabs(sum - y[row * N + column]) > 1e-3) return 0;
@@ -203,6 +218,7 @@ const BlockInstructions *block_instructions_here(void) {
     const BlockInstructions *found[2];
     const size_t count = found_here(found);
     for (size_t i = 0; i < count; i++)
-        if (right(found[i], HALF_CHUNK) && right(found[i], CHUNK) && right(found[i], 2 * CHUNK)) return known = found[i];
+        if (right(found[i], HALF_CHUNK) && right(found[i], CHUNK) && right(found[i], 2 * CHUNK))
+            return known = found[i];
     return NULL;
 }

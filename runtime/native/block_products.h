@@ -1,5 +1,5 @@
-/* Products with weights of 4 bits in blocks, by the instructions that the processor has. Activations are rounded to 8 bits
-   on the way, each chunk of a row by its own largest value. */
+/* Products with weights of 4 bits in blocks, by the instructions that the processor has. Activations are rounded to 8
+   bits on the way, each chunk of a row by its own largest value. */
 
 #ifndef EDGEFORMER_BLOCK_PRODUCTS_H
 #define EDGEFORMER_BLOCK_PRODUCTS_H
@@ -13,10 +13,10 @@ typedef struct {
     const int8_t *activations;      /* (rows, k), in each chunk the even ones before the odd ones */
     const float *activation_scales; /* (rows, k / CHUNK) */
     const float *offsets;           /* (rows, k / block, block at most CHUNK), what MIDDLE adds to the sum of so many */
-    const uint8_t *codes;           /* (n / TOGETHER, k / CHUNK, TOGETHER, HALF_CHUNK), two codes a byte, the even one low */
-    const float *scales;            /* (n / TOGETHER, k / block, TOGETHER) */
-    const float *bias;              /* (n,) */
-    float *y;                       /* (rows, n) */
+    const uint8_t *codes; /* (n / TOGETHER, k / CHUNK, TOGETHER, HALF_CHUNK), two codes a byte, the even one low */
+    const float *scales;  /* (n / TOGETHER, k / block, TOGETHER) */
+    const float *bias;    /* (n,) */
+    float *y;             /* (rows, n) */
     int64_t rows, n, k, block;
 } BlockProduct;
 

@@ -1,12 +1,11 @@
-/* BlockQuantizedMatMul of domain "edgeformer": a product with weights of 4 bits in blocks, activations rounded to 8 bits in
-   chunks of 64 on the way. Where this library does not run, it is the MatMulNBits that the function of its name has.
+/* BlockQuantizedMatMul of domain "edgeformer": a product with weights of 4 bits in blocks, activations rounded to 8
+   bits in chunks of 64 on the way. Where this library does not run, it is the MatMulNBits that the function of its name
+   has.
 
        x       float32 (..., k)
-       codes   uint8 (n / 4, k / 64, 4, 32), constant: of the weight (n, k), four columns of the product with 64 of their
-               inputs after one another, two to a byte, the first low; 8 stands for 0
-       scales  float32 (n / 4, k / block, 4), of the blocks
-       bias    float32 (n,)
-       y       float32 (..., n) */
+       codes   uint8 (n / 4, k / 64, 4, 32), constant: of the weight (n, k), four columns of the product with 64 of
+   their inputs after one another, two to a byte, the first low; 8 stands for 0 scales  float32 (n / 4, k / block, 4),
+   of the blocks bias    float32 (n,) y       float32 (..., n) */
 
 #include "block_products.h"
 #include "rows.h"
@@ -92,11 +91,18 @@ static Status *compute(void *given, Context *context) {
     TRY(input_data(context, BIAS, &bias));
     const size_t floats = (size_t)(kernel->k / CHUNK + offsets_each(kernel));
     Work work = {
-        .rows = {.name = NAME, .n = kernel->n, .k = kernel->k, .together = TOGETHER, .column_bytes = (size_t)kernel->k / 2,
-                 .row_bytes = (size_t)kernel->k + floats * sizeof(float), .place = place, .quantize = quantize,
+        .rows = {.name = NAME,
+                 .n = kernel->n,
+                 .k = kernel->k,
+                 .together = TOGETHER,
+                 .column_bytes = (size_t)kernel->k / 2,
+                 .row_bytes = (size_t)kernel->k + floats * sizeof(float),
+                 .place = place,
+                 .quantize = quantize,
                  .multiply = multiply},
         .kernel = kernel,
-        .product = {.codes = codes, .scales = scales, .bias = bias, .n = kernel->n, .k = kernel->k, .block = kernel->block},
+        .product =
+            {.codes = codes, .scales = scales, .bias = bias, .n = kernel->n, .k = kernel->k, .block = kernel->block},
     };
     return multiply_rows(context, &work.rows);
 }

@@ -1,14 +1,12 @@
 /* GroupQueryAttention of domain "edgeformer": causal self-attention over caches that new tokens are written to, as the
    operator of that name in "com.microsoft" has it, which computes it where this library does not.
 
-       query               float32 (batch, q_len, heads * head_dim), or with key and value behind it, which are then left out
-       key, value          float32 (batch, q_len, kv_heads * head_dim)
-       past_key, past_value  float32 (batch, kv_heads, capacity, head_dim)
-       last                int32 (batch,), the position of each row's last token
-       total               int32 (1,), tokens of the longest row, the new ones among them
-       cosines, sines      float32 (positions, head_dim / 2), where do_rotary is 1
-       y                   float32 (batch, q_len, heads * head_dim)
-       present_key, present_value   the caches; in the same memory where the caller binds them so
+       query               float32 (batch, q_len, heads * head_dim), or with key and value behind it, which are then
+   left out key, value          float32 (batch, q_len, kv_heads * head_dim) past_key, past_value  float32 (batch,
+   kv_heads, capacity, head_dim) last                int32 (batch,), the position of each row's last token total int32
+   (1,), tokens of the longest row, the new ones among them cosines, sines      float32 (positions, head_dim / 2), where
+   do_rotary is 1 y                   float32 (batch, q_len, heads * head_dim) present_key, present_value   the caches;
+   in the same memory where the caller binds them so
 
    Attributes: num_heads, kv_num_heads, scale (0 for 1 / sqrt(head_dim)), local_window_size (-1 for none), do_rotary,
    rotary_interleaved. */
@@ -81,9 +79,18 @@ static Status *compute(void *given, Context *context) {
     if (shape[2] != (heads + (is_packed ? 2 * kv_heads : 0)) * head_dim)
         return fail(NAME, "query is not as wide as its heads");
     if (!is_packed && data[VALUE] == NULL) return fail(NAME, "value is missing");
-    Attention a = {.query = data[QUERY], .key = data[KEY], .value = data[VALUE], .last = data[LAST], .batch = shape[0],
-                   .q_len = shape[1], .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim,
-                   .capacity = cache_shape[2], .window = kernel->window, .interleaved = kernel->interleaved != 0};
+    Attention a = {.query = data[QUERY],
+                   .key = data[KEY],
+                   .value = data[VALUE],
+                   .last = data[LAST],
+                   .batch = shape[0],
+                   .q_len = shape[1],
+                   .heads = heads,
+                   .kv_heads = kv_heads,
+                   .head_dim = head_dim,
+                   .capacity = cache_shape[2],
+                   .window = kernel->window,
+                   .interleaved = kernel->interleaved != 0};
     const int64_t width = kv_heads * head_dim, total = *(const int32_t *)data[TOTAL];
     a.query_stride = shape[2], a.key_stride = a.value_stride = is_packed ? shape[2] : width;
     if (is_packed) a.key = a.query + heads * head_dim, a.value = a.key + width;

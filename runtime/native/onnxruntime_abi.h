@@ -1,8 +1,8 @@
 /* The part of ONNX Runtime's C interface that an operator needs, so that no header of its has to be installed.
 
    The interface is a table of functions that has only ever grown at its end; INTERFACE is the version of the table that
-   holds all of these (onnxruntime 1.17, 2024), and later releases give it to whoever asks for it. Positions are those of
-   `OrtApi`, fields those of `OrtCustomOp`, in onnxruntime_c_api.h. */
+   holds all of these (onnxruntime 1.17, 2024), and later releases give it to whoever asks for it. Positions are those
+   of `OrtApi`, fields those of `OrtCustomOp`, in onnxruntime_c_api.h. */
 
 #ifndef EDGEFORMER_ONNXRUNTIME_ABI_H
 #define EDGEFORMER_ONNXRUNTIME_ABI_H

@@ -11,7 +11,7 @@
    Each bit of y is what the function of this name in the graph gives, made of ONNX Runtime's own operators, which runs
    where this library does not: sums are whole numbers, and the rest is computed in the same order. */
 
-#include "products.h"
+#include "row_products.h"
 #include "rows.h"
 
 #include <stdlib.h>
@@ -22,15 +22,15 @@ enum { X, CODES, SCALES, BIAS, INPUT_COUNT };
 
 /* One node's constants. */
 typedef struct {
-    const Instructions *instructions;
+    const RowInstructions *instructions;
     int64_t n, k;
     int32_t offsets[]; /* (n,) */
 } Kernel;
 
 typedef struct {
     Rows rows;
-    const Instructions *instructions;
-    Product product;
+    const RowInstructions *instructions;
+    RowProduct product;
     uint8_t *activations;
     float *row_scales;
 } Work;
@@ -51,7 +51,7 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
     const int64_t n = shape[0] * COLUMNS, groups = shape[1];
     Kernel *kernel = calloc(1, sizeof *kernel + (size_t)n * sizeof kernel->offsets[0]);
     if (kernel == NULL) return fail(NAME, "no memory");
-    kernel->instructions = instructions_here();
+    kernel->instructions = row_instructions_here();
     kernel->n = n, kernel->k = groups * INPUTS;
     const int8_t *codes = data;
     for (int64_t column = 0; column < n; column += COLUMNS)
@@ -81,7 +81,7 @@ static void quantize(Rows *rows, int64_t row, const float *x) {
 
 static void multiply(Rows *rows, int64_t first, int64_t end) {
     const Work *work = (const Work *)rows;
-    Product product = work->product;
+    RowProduct product = work->product;
     product.rows = rows->held, product.y = rows->y;
     work->instructions->multiply(&product, first, end);
 }
@@ -93,10 +93,22 @@ static Status *compute(void *given, Context *context) {
     TRY(input_data(context, SCALES, &scales));
     TRY(input_data(context, BIAS, &bias));
     Work work = {
-        .rows = {.name = NAME, .n = kernel->n, .k = kernel->k, .together = COLUMNS, .column_bytes = (size_t)kernel->k,
-                 .row_bytes = (size_t)kernel->k + sizeof(float), .place = place, .quantize = quantize, .multiply = multiply},
+        .rows = {.name = NAME,
+                 .n = kernel->n,
+                 .k = kernel->k,
+                 .together = COLUMNS,
+                 .column_bytes = (size_t)kernel->k,
+                 .row_bytes = (size_t)kernel->k + sizeof(float),
+                 .place = place,
+                 .quantize = quantize,
+                 .multiply = multiply},
         .instructions = kernel->instructions,
-        .product = {.codes = codes, .scales = scales, .bias = bias, .offsets = kernel->offsets, .n = kernel->n, .k = kernel->k},
+        .product = {.codes = codes,
+                    .scales = scales,
+                    .bias = bias,
+                    .offsets = kernel->offsets,
+                    .n = kernel->n,
+                    .k = kernel->k},
     };
     return multiply_rows(context, &work.rows);
 }

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-enum { ROWS_AT_ONCE = 64 << 10 };  /* bytes that stay in the second cache while all columns go by */
-enum { CODES_AT_ONCE = 16 << 10 }; /* bytes that stay in the first while those rows go by */
-enum { ROWS_EACH = 16 };           /* that a thread quantizes at once */
+enum { ROWS_AT_ONCE = 64 << 10 };     /* bytes that stay in the second cache while all columns go by */
+enum { CODES_AT_ONCE = 16 << 10 };    /* bytes that stay in the first while those rows go by */
+enum { ROWS_EACH = 16 };              /* that a thread quantizes at once */
 enum { FEW_ROWS = 4, FEW_PARTS = 8 }; /* so few read codes once or twice: then parts are large */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -2,7 +2,7 @@
 
 #include "attention.h"
 #include "block_products.h"
-#include "products.h"
+#include "row_products.h"
 
 #include <stdio.h>
 
@@ -50,11 +50,12 @@ int not_variadic(const Operator *operator) { return (void)operator, 1; }
 
 /* What the operators compute with here; NULL if they cannot. */
 EXPORTED const char *edgeformer_instructions(void) {
-    const Instructions *products = instructions_here();
-    return products != NULL && block_instructions_here() != NULL && attention_runs_here() ? products->name : NULL;
+    const RowInstructions *rows = row_instructions_here();
+    return rows != NULL && block_instructions_here() != NULL && attention_runs_here() ? rows->name : NULL;
 }
 
-/* What ONNX Runtime calls for the options of a session. Without it graphs compute the functions of the operators' names. */
+/* What ONNX Runtime calls for the options of a session. Without it graphs compute the functions of the operators'
+ * names. */
 EXPORTED Status *RegisterCustomOps(void *options, const Base *base) {
     static void *domain; /* lasts as long as the library: sessions keep pointers into it */
     if (edgeformer_instructions() == NULL) return NULL;

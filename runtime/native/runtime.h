@@ -5,10 +5,10 @@
 
 #include "onnxruntime_abi.h"
 
-#define TRY(call)                          \
-    do {                                   \
-        Status *const failed = (call);     \
-        if (failed != NULL) return failed; \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        Status *const failed = (call);                                                                                 \
+        if (failed != NULL) return failed;                                                                             \
     } while (0)
 
 enum { MOST_DIMENSIONS = 8 };
@@ -17,7 +17,7 @@ enum { SMALL = 1 << 19 }; /* multiplications that one thread has done before ano
 extern Functions functions;
 extern const Operator row_quantized_matmul, block_quantized_matmul, group_query_attention;
 
-Status *fail(const char *operator, const char *message);
+Status *fail(const char *operator, const char * message);
 Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank);
 
 /* An input's data, NULL where it was left out. */
@@ -32,9 +32,9 @@ int is_required(const Operator *operator, size_t at);
 int usual_memory(const Operator *operator, size_t at);
 int not_variadic(const Operator *operator);
 
-#define ANSWERS                                                                                                     \
-    .version = INTERFACE, .provider = on_cpu, .input_memory = usual_memory, .output_characteristic = is_required,   \
-    .variadic_input_least = not_variadic, .variadic_input_alike = not_variadic,                                     \
-    .variadic_output_least = not_variadic, .variadic_output_alike = not_variadic
+#define ANSWERS                                                                                                        \
+    .version = INTERFACE, .provider = on_cpu, .input_memory = usual_memory, .output_characteristic = is_required,      \
+    .variadic_input_least = not_variadic, .variadic_input_alike = not_variadic, .variadic_output_least = not_variadic, \
+    .variadic_output_alike = not_variadic
 
 #endif

@@ -1,7 +1,7 @@
 /* Products in int8 of rows with columns, by the instructions that the processor has. */
 
-#ifndef EDGEFORMER_PRODUCTS_H
-#define EDGEFORMER_PRODUCTS_H
+#ifndef EDGEFORMER_ROW_PRODUCTS_H
+#define EDGEFORMER_ROW_PRODUCTS_H
 
 #include <stdint.h>
 
@@ -16,18 +16,18 @@ typedef struct {
     const float *scales, *bias; /* (n,) */
     float *y;                   /* (rows, n) */
     int64_t rows, n, k;
-} Product;
+} RowProduct;
 
 typedef struct {
     const char *name;
     /* Codes of one row of k activations; returns the row's scale. */
     float (*quantize)(const float *x, uint8_t *codes, int64_t k);
     /* Columns from `first` to before `end`, both multiples of COLUMNS, of all rows. */
-    void (*multiply)(const Product *product, int64_t first, int64_t end);
-} Instructions;
+    void (*multiply)(const RowProduct *product, int64_t first, int64_t end);
+} RowInstructions;
 
 /* The fastest that this processor has and that compute right; NULL if there are none, and ONNX Runtime's own operators
    are to be used. */
-const Instructions *instructions_here(void);
+const RowInstructions *row_instructions_here(void);
 
 #endif

@@ -1,4 +1,4 @@
-#include "products.h"
+#include "row_products.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -40,7 +40,8 @@ AVX2 static float quantize(const float *x, uint8_t *codes, int64_t k) {
 }
 
 /* Turns the sums of four columns, each in eight parts, into four results of a row. */
-AVX2 static inline void finish(const Product *p, int64_t row, int64_t column, __m256i a, __m256i b, __m256i c, __m256i d) {
+AVX2 static inline void finish(const RowProduct *p, int64_t row, int64_t column, __m256i a, __m256i b, __m256i c,
+                               __m256i d) {
     const __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
     __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
     sums = _mm_sub_epi32(sums, _mm_loadu_si128((const __m128i *)(p->offsets + column)));
@@ -50,7 +51,7 @@ AVX2 static inline void finish(const Product *p, int64_t row, int64_t column, __
 }
 
 /* Two products of activation and code are added in 16 bits here, which codes of up to 64 leave room for. */
-AVX2 static SPECIALIZED void tile_avx2(const Product *p, int64_t row, int64_t column, const int rows) {
+AVX2 static SPECIALIZED void tile_avx2(const RowProduct *p, int64_t row, int64_t column, const int rows) {
     const __m256i ones = _mm256_set1_epi16(1);
     const uint8_t *x = p->activations + row * p->k;
     const int8_t *codes = p->codes + column * p->k;
@@ -74,7 +75,7 @@ AVX2 static SPECIALIZED void tile_avx2(const Product *p, int64_t row, int64_t co
     for (int r = 0; r < rows; r++) finish(p, row + r, column, sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
 }
 
-AVX2 static void multiply_avx2(const Product *p, int64_t first, int64_t end) {
+AVX2 static void multiply_avx2(const RowProduct *p, int64_t first, int64_t end) {
     int64_t row = 0;
     for (; row + 2 <= p->rows; row += 2)
         for (int64_t column = first; column < end; column += COLUMNS) tile_avx2(p, row, column, 2);
@@ -83,7 +84,7 @@ AVX2 static void multiply_avx2(const Product *p, int64_t first, int64_t end) {
 }
 
 /* Two columns share a register: their codes follow each other, and the row's activations stand in it twice. */
-AVX512 static SPECIALIZED void tile_avx512(const Product *p, int64_t row, int64_t column, const int rows) {
+AVX512 static SPECIALIZED void tile_avx512(const RowProduct *p, int64_t row, int64_t column, const int rows) {
     const uint8_t *x = p->activations + row * p->k;
     const int8_t *codes = p->codes + column * p->k;
     __m512i sums[4][2];
@@ -104,7 +105,7 @@ AVX512 static SPECIALIZED void tile_avx512(const Product *p, int64_t row, int64_
                _mm512_castsi512_si256(sums[r][1]), _mm512_extracti64x4_epi64(sums[r][1], 1));
 }
 
-AVX512 static void multiply_avx512(const Product *p, int64_t first, int64_t end) {
+AVX512 static void multiply_avx512(const RowProduct *p, int64_t first, int64_t end) {
     int64_t row = 0;
     for (; row + 4 <= p->rows; row += 4)
         for (int64_t column = first; column < end; column += COLUMNS) tile_avx512(p, row, column, 4);
@@ -112,14 +113,15 @@ AVX512 static void multiply_avx512(const Product *p, int64_t first, int64_t end)
         for (int64_t column = first; column < end; column += COLUMNS) tile_avx512(p, row, column, 1);
 }
 
-static const Instructions avx2 = {"AVX2", quantize, multiply_avx2};
-static const Instructions avx512 = {"AVX-512 VNNI", quantize, multiply_avx512};
+static const RowInstructions avx2 = {"AVX2", quantize, multiply_avx2};
+static const RowInstructions avx512 = {"AVX-512 VNNI", quantize, multiply_avx512};
 
-static size_t found_here(const Instructions *found[2]) {
+static size_t found_here(const RowInstructions *found[2]) {
     size_t count = 0;
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2")) return 0;
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni"))
         found[count++] = &avx512;
     found[count++] = &avx2;
     return count;
@@ -127,12 +129,12 @@ static size_t found_here(const Instructions *found[2]) {
 
 #else
 
-static size_t found_here(const Instructions *found[2]) { return (void)found, 0; }
+static size_t found_here(const RowInstructions *found[2]) { return (void)found, 0; }
 
 #endif
 
 /* Whether instructions multiply a small matrix as plain arithmetic does, to the last bit. */
-static int right(const Instructions *instructions) {
+static int right(const RowInstructions *instructions) {
     enum { ROWS = 5, N = 8, K = 64 };
     float x[ROWS * K], row_scales[ROWS], scales[N], bias[N], y[ROWS * N];
     uint8_t activations[ROWS * K];
@@ -144,11 +146,14 @@ static int right(const Instructions *instructions) {
     for (int i = 0; i < N * K; i++) codes[i] = (int8_t)NEXT(64);
     for (int i = 0; i < N; i++) scales[i] = (float)(NEXT(50) + 60) / 1024, bias[i] = (float)NEXT(100) / 16;
 #undef NEXT
-#define CODE(column, i) codes[(column) / COLUMNS * COLUMNS * K + (i) / INPUTS * COLUMNS * INPUTS + (column) % COLUMNS * INPUTS + (i) % INPUTS]
+#define CODE(column, i)                                                                                                \
+    codes[(column) / COLUMNS * COLUMNS * K + (i) / INPUTS * COLUMNS * INPUTS + (column) % COLUMNS * INPUTS +           \
+          (i) % INPUTS]
     for (int column = 0; column < N; column++)
         for (int i = 0; i < K; i++) offsets[column] += ZERO_POINT * CODE(column, i);
-    for (int row = 0; row < ROWS; row++) row_scales[row] = instructions->quantize(x + row * K, activations + row * K, K);
-    const Product product = {activations, row_scales, codes, offsets, scales, bias, y, ROWS, N, K};
+    for (int row = 0; row < ROWS; row++)
+        row_scales[row] = instructions->quantize(x + row * K, activations + row * K, K);
+    const RowProduct product = {activations, row_scales, codes, offsets, scales, bias, y, ROWS, N, K};
     instructions->multiply(&product, 0, N);
     for (int row = 0; row < ROWS; row++) {
         float largest = 0;
@@ -165,10 +170,10 @@ static int right(const Instructions *instructions) {
     return 1;
 }
 
-const Instructions *instructions_here(void) {
-    static const Instructions *known;
+const RowInstructions *row_instructions_here(void) {
+    static const RowInstructions *known;
     if (known != NULL) return known;
-    const Instructions *found[2];
+    const RowInstructions *found[2];
     const size_t count = found_here(found);
     for (size_t i = 0; i < count; i++)
         if (right(found[i])) return known = found[i];
