@@ -118,7 +118,8 @@ def without_own_operators(bundle: Path, arguments: argparse.Namespace) -> dict[s
     before = os.environ.get(native.SWITCH)
     os.environ[native.SWITCH] = "0"
     try:
-        return {f"{p}{WITHOUT_OWN}": load(bundle, f"ort-cpu-{p}", threads=arguments.threads) for p in arguments.precisions}
+        found = {p: load(bundle, f"ort-cpu-{p}", threads=arguments.threads) for p in arguments.precisions}
+        return {f"{p}{WITHOUT_OWN}": model for p, model in found.items()}
     finally:
         del os.environ[native.SWITCH]
         if before is not None:

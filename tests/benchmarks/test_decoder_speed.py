@@ -17,8 +17,8 @@ def test_prompts_and_steps_of_every_precision_and_batch_are_measured(
 ) -> None:
     monkeypatch.setattr(decoder_speed, "measure_ceilings", lambda threads, sizes: Ceilings(threads, {1000: 1e9}, 1e12))
     output = tmp_path / "report.json"
-    options = "--shape tiny --precisions fp32 int8 --batches 1 2 --prompts 12 --steps 3 --rounds 2 --threads 1 --without-own"
-    monkeypatch.setattr(sys, "argv", ["decoder_speed.py", *options.split(), "-o", str(output)])
+    options = "--shape tiny --precisions fp32 int8 --batches 1 2 --prompts 12 --steps 3 --rounds 2 --threads 1"
+    monkeypatch.setattr(sys, "argv", ["decoder_speed.py", *options.split(), "--without-own", "-o", str(output)])
     decoder_speed.main()
     report = json.loads(output.read_text())
     cells = {(result["precision"], result["batch"], result["length"]): result for result in report["results"]}
