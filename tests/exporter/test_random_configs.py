@@ -74,7 +74,8 @@ def decoder(rng: Random) -> Any:
     return getattr(transformers, f"{family}Config")(
         vocab_size=vocab_size, hidden_size=heads * rng.choice(SIZES), num_hidden_layers=layers,
         num_attention_heads=heads, num_key_value_heads=key_heads, head_dim=rng.choice(SIZES),
-        intermediate_size=rng.choice(SIZES), max_position_embeddings=64, hidden_act=rng.choice(["silu", "gelu", "gelu_pytorch_tanh", "relu"]),
+        intermediate_size=rng.choice(SIZES), max_position_embeddings=64,
+        hidden_act=rng.choice(["silu", "gelu", "gelu_pytorch_tanh", "relu"]),
         rms_norm_eps=rng.choice([1e-6, 1e-3]), tie_word_embeddings=tied, **TOKENS, **changes,
     )  # fmt: skip
 
