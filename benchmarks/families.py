@@ -47,7 +47,7 @@ from edgeformer.runtime import Model, load, load_encoder
 DOCS = Path(__file__).parents[1] / "docs" / "families.md"
 BEGIN, END = "<!-- table -->\n", "\n<!-- end of table -->"
 PRECISIONS = ("fp32", "int8", "int4")
-PARITY = 2e-5  # of log-probabilities in fp32
+PARITY = 5e-5  # of log-probabilities in fp32: 7e-6 on most processors, 2e-5 on one with AVX2 alone
 GPU = "8.9"
 ENGINE = EngineOptions(compute_capabilities=(GPU,), batch=(1, 4, 16))
 
