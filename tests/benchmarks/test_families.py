@@ -37,7 +37,7 @@ def test_good_is_what_equals_transformers_in_fp32() -> None:
     assert BERT.good
     assert not FAILED.good
     assert not dataclasses.replace(LLAMA, searches={"greedy": True, "beam 4": False}).good
-    assert not dataclasses.replace(LLAMA, differences=LLAMA.differences | {"fp32": 3e-5}).good
+    assert not dataclasses.replace(LLAMA, differences=LLAMA.differences | {"fp32": 6e-5}).good
     assert not dataclasses.replace(LLAMA, differences=LLAMA.differences | {"fp32": float("nan")}).good
 
 
