@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from edgeformer.cli.machine import this_machine
 from edgeformer.runtime import native
 
 if sys.version_info >= (3, 11):
@@ -64,6 +65,12 @@ def test_the_installed_version_is_the_one_in_pyproject(pyproject: dict[str, Any]
 )
 def test_operators_in_c_are_built_where_there_is_a_compiler() -> None:
     assert native.library() is not None
+
+
+@pytest.mark.skipif(native.library() is None or native.switched_off(), reason="no operators in C, or none wanted")
+def test_operators_in_c_compute_right_where_the_processor_has_their_instructions() -> None:
+    """They are left out where they do not, and their other tests with them."""
+    assert (native.instructions() is not None) == ({"avx2", "fma"} <= set(this_machine().instruction_sets))
 
 
 def test_every_declared_entry_point_loads() -> None:

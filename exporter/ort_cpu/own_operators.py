@@ -49,9 +49,7 @@ class OwnAttention(InPlacePass):
             new = ir.node("GroupQueryAttention", node.inputs, attributes, domain=DOMAIN, num_outputs=3, name=node.name)
             graph.insert_before(node, new)
             for old, value in zip(node.outputs, new.outputs, strict=True):
-                value.type, value.shape, name = old.type, old.shape, old.name
-                old.replace_all_uses_with(value, replace_graph_outputs=True)
-                old.name, value.name = f"{name}.before", name
+                take_over(old, value)
             graph.remove(node, safe=True)
         if found:
             carry(model, attention_function(model.opset_imports[""]))

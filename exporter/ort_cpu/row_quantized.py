@@ -25,14 +25,16 @@ from onnx_ir.passes import InPlacePass, PassResult
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
 from edgeformer.exporter.ort_cpu.matching import Product, constant, products, register, register_once, take_over
-from edgeformer.exporter.ort_cpu.own_operators import DOMAIN, carry
+from edgeformer.exporter.ort_cpu.own_operators import COLUMNS, DOMAIN, carry, function_of
 
 Number = TypeVar("Number", bound=np.generic)
 
 OPERATOR = "RowQuantizedMatMul"
 LARGEST_CODE = 64
 SMALLEST = 1e-12  # a row of zeros is divided by this instead of by zero
-COLUMNS, INPUTS = 4, 32  # of a weight that lie side by side, in the order in which the native operator reads them
+INPUTS = (
+    32  # of so many columns of a weight that lie side by side, in the order in which the native operator reads them
+)
 
 
 def quantize_columns(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -107,5 +109,4 @@ def row_quantized_function(opset: int) -> ir.Function:
     total = tape.op("MatMulIntegerToFloat", [quantized, matrix, one, scales, zero_point], domain=MICROSOFT)
     result = tape.op("Add", [tape.op("Mul", [total, scale]), bias])
     result.name = "y"
-    graph = ir.Graph(inputs, [result], nodes=tape.nodes, opset_imports={"": opset, MICROSOFT: 1}, name=OPERATOR)
-    return ir.Function(DOMAIN, OPERATOR, graph=graph, attributes=[])
+    return function_of(OPERATOR, inputs, list(tape.nodes), [result], {}, opset)
