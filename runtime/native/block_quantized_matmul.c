@@ -110,16 +110,14 @@ static Status *compute(void *given, Context *context) {
 static const char *name(const Operator *operator) { return (void)operator, NAME; }
 static int input_type(const Operator *operator, size_t at) { return (void)operator, at == CODES ? UINT8 : FLOAT; }
 static size_t input_count(const Operator *operator) { return (void)operator, INPUT_COUNT; }
-static int output_type(const Operator *operator, size_t at) { return (void)operator, (void)at, FLOAT; }
-static size_t output_count(const Operator *operator) { return (void)operator, 1; }
 
 const Operator block_quantized_matmul = {
     ANSWERS,
     .name = name,
     .input_type = input_type,
     .input_count = input_count,
-    .output_type = output_type,
-    .output_count = output_count,
+    .output_type = is_float,
+    .output_count = one,
     .input_characteristic = is_required,
     .create_or_fail = create,
     .compute_or_fail = compute,

@@ -133,7 +133,6 @@ static int input_type(const Operator *operator, size_t at) {
     return (void)operator, at == LAST || at == TOTAL ? INT32 : FLOAT;
 }
 static size_t input_count(const Operator *operator) { return (void)operator, INPUT_COUNT; }
-static int output_type(const Operator *operator, size_t at) { return (void)operator, (void)at, FLOAT; }
 static size_t output_count(const Operator *operator) { return (void)operator, 3; }
 static int is_optional(const Operator *operator, size_t at) {
     return (void)operator, at == KEY || at == VALUE || at == COSINES || at == SINES;
@@ -144,7 +143,7 @@ const Operator group_query_attention = {
     .name = name,
     .input_type = input_type,
     .input_count = input_count,
-    .output_type = output_type,
+    .output_type = is_float,
     .output_count = output_count,
     .input_characteristic = is_optional,
     .create_or_fail = create,

@@ -47,6 +47,8 @@ const char *on_cpu(const Operator *operator) { return (void)operator, "CPUExecut
 int is_required(const Operator *operator, size_t at) { return (void)operator, (void)at, 0; }
 int usual_memory(const Operator *operator, size_t at) { return (void)operator, (void)at, 0; }
 int not_variadic(const Operator *operator) { return (void)operator, 1; }
+int is_float(const Operator *operator, size_t at) { return (void)operator, (void)at, FLOAT; }
+size_t one(const Operator *operator) { return (void)operator, 1; }
 
 /* What the operators compute with here; NULL if they cannot. */
 EXPORTED const char *edgeformer_instructions(void) {

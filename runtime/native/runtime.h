@@ -31,6 +31,8 @@ const char *on_cpu(const Operator *operator);
 int is_required(const Operator *operator, size_t at);
 int usual_memory(const Operator *operator, size_t at);
 int not_variadic(const Operator *operator);
+int is_float(const Operator *operator, size_t at);
+size_t one(const Operator *operator);
 
 #define ANSWERS                                                                                                        \
     .version = INTERFACE, .provider = on_cpu, .input_memory = usual_memory, .output_characteristic = is_required,      \
