@@ -28,8 +28,8 @@ ATTENTION_DEFAULTS: dict[str, int | float] = {
 ATTENTION_INPUTS = ("query", "key", "value", "past_key", "past_value", "last", "total", "cosines", "sines")
 ATTENTION_OUTPUTS = ("y", "present_key", "present_value")
 MOST_HEAD_DIM = 256
-COLUMNS, CHUNK = 4, 64  # of a weight of 4 bits that lie side by side
-HALF_CHUNK = CHUNK // 2
+COLUMNS, QUAD = 16, 4  # of a weight: so many columns of the product lie side by side, with a quad of their inputs each
+CHUNK, HALF_CHUNK, OCTET = 64, 32, 2 * QUAD  # two inputs of 4 bits share a byte
 
 
 def carry(model: ir.Model, function: ir.Function) -> None:
@@ -73,7 +73,7 @@ def attention_function(opset: int) -> ir.Function:
 
 
 class OwnBlockProducts(InPlacePass):
-    """Ensures: no MatMulNBits has 4 bits, no zero points, and a weight whose sizes are multiples of 4 and 64."""
+    """Ensures: no MatMulNBits has 4 bits, no zero points, and a weight whose sizes are multiples of 16 and 64."""
 
     def call(self, model: ir.Model) -> PassResult:
         graph = model.graph
@@ -88,7 +88,7 @@ class OwnBlockProducts(InPlacePass):
         k, n, block = (node.attributes[name].as_int() for name in ("K", "N", "block_size"))
         codes, scales = (tensor.numpy() for value in node.inputs[1:3] if (tensor := constant(value)) is not None)
         name = str(node.inputs[1].name if node.inputs[1] is not None else node.name)
-        tiles = codes.reshape(n // COLUMNS, COLUMNS, k // CHUNK, HALF_CHUNK).transpose(0, 2, 1, 3)
+        tiles = codes.reshape(n // COLUMNS, COLUMNS, k // OCTET, QUAD).transpose(0, 2, 1, 3)
         by_column = scales.reshape(n // COLUMNS, COLUMNS, k // block).transpose(0, 2, 1)
         bias = node.inputs[5] if len(node.inputs) > 5 else None
         inputs = [

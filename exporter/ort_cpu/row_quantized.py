@@ -25,16 +25,14 @@ from onnx_ir.passes import InPlacePass, PassResult
 
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
 from edgeformer.exporter.ort_cpu.matching import Product, constant, products, register, register_once, take_over
-from edgeformer.exporter.ort_cpu.own_operators import COLUMNS, DOMAIN, carry, function_of
+from edgeformer.exporter.ort_cpu.own_operators import COLUMNS, DOMAIN, QUAD, carry, function_of
 
 Number = TypeVar("Number", bound=np.generic)
 
 OPERATOR = "RowQuantizedMatMul"
 LARGEST_CODE = 64
 SMALLEST = 1e-12  # a row of zeros is divided by this instead of by zero
-INPUTS = (
-    32  # of so many columns of a weight that lie side by side, in the order in which the native operator reads them
-)
+INPUTS = 32  # that a product has a multiple of
 
 
 def quantize_columns(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -45,9 +43,9 @@ def quantize_columns(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDA
 
 
 def in_tiles(codes: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Codes (k, n) as (n / 4, k / 32, 4, 32); k and n must be multiples."""
+    """Codes (k, n) as (n / 16, k / 4, 16, 4), the order in which the native operator reads; k and n are multiples."""
     k, n = codes.shape
-    tiles = codes.T.reshape(n // COLUMNS, COLUMNS, k // INPUTS, INPUTS)
+    tiles = codes.T.reshape(n // COLUMNS, COLUMNS, k // QUAD, QUAD)
     return np.ascontiguousarray(tiles.transpose(0, 2, 1, 3))
 
 
@@ -103,7 +101,7 @@ def row_quantized_function(opset: int) -> ir.Function:
     largest = tape.op("ReduceMax", [tape.op("Abs", [x]), number(np.array([-1]))], {"keepdims": 1})
     scale = tape.op("Max", [tape.op("Mul", [largest, number(np.float32(1 / 127))]), number(np.float32(SMALLEST))])
     quantized = tape.op("QuantizeLinear", [tape.op("Div", [x, scale]), one, zero_point])
-    by_input = tape.op("Transpose", [codes], {"perm": [1, 3, 0, 2]})  # (k / 32, 32, n / 4, 4)
+    by_input = tape.op("Transpose", [codes], {"perm": [1, 3, 0, 2]})  # (k / 4, 4, n / 16, 16)
     width = tape.op("Shape", [scales])
     matrix = tape.op("Reshape", [by_input, tape.op("Concat", [number(np.array([-1])), width], {"axis": 0})])
     total = tape.op("MatMulIntegerToFloat", [quantized, matrix, one, scales, zero_point], domain=MICROSOFT)

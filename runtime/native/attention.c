@@ -1,13 +1,10 @@
 #include "attention.h"
 
+#include "vectors.h"
+
 #include <string.h>
 
 #if defined(__x86_64__)
-
-#include <immintrin.h>
-
-#define AVX2 __attribute__((target("avx2,fma")))
-#define SPECIALIZED inline __attribute__((always_inline)) /* for the constants that are its last arguments */
 
 enum { VECTOR = 8 };
 enum { KEYS = 128 }; /* of a block, whose scores and values stay in the first cache */
@@ -17,10 +14,7 @@ static const float HIDDEN = -1e30f; /* the score of a key that is not seen */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-int attention_runs_here(void) {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
+int attention_runs_here(void) { return has_avx2(); }
 
 size_t plan_attention(Attention *a) {
     const int64_t group = a->heads / a->kv_heads;
@@ -111,14 +105,6 @@ AVX2 static inline __m256 exponential(__m256 x) {
     for (int i = 0; i < 6; i++) e = _mm256_fmadd_ps(e, r, _mm256_set1_ps(terms[i]));
     const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_and_ps(_mm256_mul_ps(e, _mm256_castsi256_ps(exponent)), seen);
-}
-
-AVX2 static inline float largest_of(__m256 x) {
-    float each[VECTOR], found;
-    _mm256_storeu_ps(each, x);
-    found = each[0];
-    for (int i = 1; i < VECTOR; i++) found = each[i] > found ? each[i] : found;
-    return found;
 }
 
 AVX2 static inline float sum_of(__m256 x) { return _mm_cvtss_f32(sums_of(x, x, x, x)); }

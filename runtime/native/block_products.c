@@ -3,26 +3,18 @@
 #include <math.h>
 #include <stddef.h>
 
+enum { MOST_CHECKED = 7 }; /* rows: one more than are computed at once */
+
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
-#define AVX2 __attribute__((target("avx2,fma")))
-#define VNNI __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")))
-#define SPECIALIZED inline __attribute__((always_inline)) /* for the constants that are its last arguments */
-
-AVX2 static inline float largest_of(__m256 x) {
-    const __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    const __m128 pair = _mm_max_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_max_ss(pair, _mm_movehdup_ps(pair)));
-}
-
-/* 32 activations over their scale, as bytes. */
+/* 32 activations over their scale, as bytes, the even ones of eight before the odd ones. */
 AVX2 static inline __m256i bytes_of(const float *x, __m256 factor) {
     __m256i v[4];
     for (int i = 0; i < 4; i++) v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), factor));
     const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
-    return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m256i in_order = _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m128i evens_first = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+    return _mm256_shuffle_epi8(in_order, _mm256_broadcastsi128_si256(evens_first));
 }
 
 AVX2 static inline int32_t sum_of_bytes(__m256i bytes) {
@@ -33,22 +25,18 @@ AVX2 static inline int32_t sum_of_bytes(__m256i bytes) {
     return _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32(pair, 0xb1)));
 }
 
-AVX2 static void quantize(const float *x, int8_t *codes, float *scales, float *offsets, int64_t k, int64_t block) {
+AVX2 static void quantize(const float *x, int8_t *codes, float *scales, int32_t *offsets, int64_t k, int64_t block) {
     const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    const __m256i low = _mm256_set1_epi16(0xff);
     for (int64_t chunk = 0; chunk < k / CHUNK; chunk++, x += CHUNK, codes += CHUNK) {
         __m256 most = _mm256_setzero_ps();
         for (int i = 0; i < CHUNK; i += 8) most = _mm256_max_ps(most, _mm256_and_ps(_mm256_loadu_ps(x + i), magnitude));
-        const float largest = largest_of(most), scale = largest / 127.0f;
+        const float largest = largest_of(most);
         const __m256 factor = _mm256_set1_ps(largest > 0 ? 127.0f / largest : 0.0f);
         const __m256i first = bytes_of(x, factor), second = bytes_of(x + HALF_CHUNK, factor);
-        const __m256i even = _mm256_packus_epi16(_mm256_and_si256(first, low), _mm256_and_si256(second, low));
-        const __m256i odd = _mm256_packus_epi16(_mm256_srli_epi16(first, 8), _mm256_srli_epi16(second, 8));
-        _mm256_storeu_si256((__m256i *)codes, _mm256_permute4x64_epi64(even, 0xd8));
-        _mm256_storeu_si256((__m256i *)(codes + HALF_CHUNK), _mm256_permute4x64_epi64(odd, 0xd8));
-        const float of_first = MIDDLE * scale * (float)sum_of_bytes(first);
-        const float of_second = MIDDLE * scale * (float)sum_of_bytes(second);
-        scales[chunk] = scale;
+        _mm256_storeu_si256((__m256i *)codes, first);
+        _mm256_storeu_si256((__m256i *)(codes + HALF_CHUNK), second);
+        const int32_t of_first = -MIDDLE * sum_of_bytes(first), of_second = -MIDDLE * sum_of_bytes(second);
+        scales[chunk] = largest / 127.0f;
         if (block < CHUNK)
             offsets[2 * chunk] = of_first, offsets[2 * chunk + 1] = of_second;
         else
@@ -56,112 +44,187 @@ AVX2 static void quantize(const float *x, int8_t *codes, float *scales, float *o
     }
 }
 
-/* Sums of four neighbouring products, of even and odd codes together. Codes reach 15: 16 bits hold four products. */
-AVX2 static SPECIALIZED __m256i fours_avx2(__m256i low, __m256i high, const __m256i *activations) {
-    const __m256i even = _mm256_maddubs_epi16(low, _mm256_loadu_si256(activations));
-    const __m256i odd = _mm256_maddubs_epi16(high, _mm256_loadu_si256(activations + 1));
-    return _mm256_madd_epi16(_mm256_add_epi16(even, odd), _mm256_set1_epi16(1));
-}
-
-VNNI static SPECIALIZED __m256i fours_vnni(__m256i low, __m256i high, const __m256i *activations) {
-    const __m256i even = _mm256_dpbusd_epi32(_mm256_setzero_si256(), low, _mm256_loadu_si256(activations));
-    return _mm256_dpbusd_epi32(even, high, _mm256_loadu_si256(activations + 1));
-}
-
-/* A column's scale; where blocks are half as long as a chunk, that of each half. */
-AVX2 static SPECIALIZED __m256 scale_of(const float *scales, int column, const int halves) {
-    const __m256 first = _mm256_broadcast_ss(scales + column);
-    return halves ? _mm256_insertf128_ps(first, _mm_broadcast_ss(scales + TOGETHER + column), 1) : first;
-}
-
-/* Four columns of some rows. `halves`: blocks are half as long as a chunk. */
-#define TILE(name, TARGET, fours)                                                                                      \
-    TARGET static SPECIALIZED void name(const BlockProduct *p, int64_t row, int64_t column, const int rows,            \
-                                        const int halves) {                                                            \
-        const int64_t chunks = p->k / CHUNK, per_block = halves ? 1 : p->block / CHUNK,                                \
-                      step = halves ? 2 * TOGETHER : TOGETHER;                                                         \
-        const int64_t offsets = halves ? 2 * chunks : chunks;                                                          \
-        const uint8_t *codes = p->codes + column * (p->k / 2);                                                         \
-        const float *scales = p->scales + column * (p->k / p->block), *of_block = scales;                              \
-        const int8_t *x = p->activations + row * p->k;                                                                 \
-        const __m256i low_half = _mm256_set1_epi8(15);                                                                 \
-        __m256 sums[2][TOGETHER];                                                                                      \
-        __m128 middles[2];                                                                                             \
-        for (int r = 0; r < rows; r++) {                                                                               \
-            middles[r] = _mm_setzero_ps();                                                                             \
-            for (int c = 0; c < TOGETHER; c++) sums[r][c] = _mm256_setzero_ps();                                       \
-        }                                                                                                              \
-        for (int64_t chunk = 0, left = per_block; chunk < chunks;                                                      \
-             chunk++, codes += TOGETHER * HALF_CHUNK, x += CHUNK) {                                                    \
-            __m256 of_row[2];                                                                                          \
-            for (int r = 0; r < rows; r++)                                                                             \
-                of_row[r] = _mm256_broadcast_ss(p->activation_scales + (row + r) * chunks + chunk);                    \
-            _Pragma("GCC unroll 4") for (int c = 0; c < TOGETHER; c++) {                                               \
-                const __m256i both = _mm256_loadu_si256((const __m256i *)(codes + c * HALF_CHUNK));                    \
-                const __m256i low = _mm256_and_si256(both, low_half);                                                  \
-                const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_half);                           \
-                const __m256 scale = scale_of(of_block, c, halves);                                                    \
-                _Pragma("GCC unroll 2") for (int r = 0; r < rows; r++) {                                               \
-                    const __m256i sum = fours(low, high, (const __m256i *)(x + r * p->k));                             \
-                    const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), of_row[r]);                           \
-                    sums[r][c] = _mm256_fmadd_ps(scaled, scale, sums[r][c]);                                           \
-                    __asm__("" : "+x"(sums[r][c])); /* keeps the order, in which the sixteen registers are enough */   \
-                }                                                                                                      \
-            }                                                                                                          \
-            if (--left == 0) left = per_block, of_block += step;                                                       \
-        }                                                                                                              \
-        of_block = scales;                                                                                             \
-        for (int64_t i = 0, left = per_block; i < offsets; i++) {                                                      \
-            const __m128 four = _mm_loadu_ps(of_block);                                                                \
-            for (int r = 0; r < rows; r++)                                                                             \
-                middles[r] = _mm_fmadd_ps(four, _mm_broadcast_ss(p->offsets + (row + r) * offsets + i), middles[r]);   \
-            if (--left == 0) left = per_block, of_block += TOGETHER;                                                   \
-        }                                                                                                              \
-        for (int r = 0; r < rows; r++) {                                                                               \
-            const __m256 halved =                                                                                      \
-                _mm256_hadd_ps(_mm256_hadd_ps(sums[r][0], sums[r][1]), _mm256_hadd_ps(sums[r][2], sums[r][3]));        \
-            const __m128 total = _mm_add_ps(_mm256_castps256_ps128(halved), _mm256_extractf128_ps(halved, 1));         \
-            const __m128 result = _mm_add_ps(_mm_sub_ps(total, middles[r]), _mm_loadu_ps(p->bias + column));           \
-            _mm_storeu_ps(p->y + (row + r) * p->n + column, result);                                                   \
-        }                                                                                                              \
+/* Sixteen columns of some rows; scales hold for `span` inputs at least. Codes reach 15, so that 16 bits have room for the
+   sum of eight pairs of products. */
+AVX2 static SPECIALIZED void tile_avx2(const BlockProduct *p, int64_t row, int64_t column, const int rows,
+                                       const int span) {
+    const int64_t chunks = p->k / CHUNK, spans = p->k / span, per_block = p->block / span;
+    const int64_t group_codes = COLUMNS * p->k / 2;
+    const uint8_t *codes = p->codes + column * (p->k / 2);
+    const float *scales = p->scales + column * (p->k / p->block);
+    const int8_t *x = p->activations + row * p->k;
+    const __m256i low_half = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    __m256 totals[2][2];
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++) totals[r][0] = totals[r][1] = _mm256_setzero_ps();
+    for (int64_t at = 0, left = per_block; at < spans; at++, x += span) {
+        __m256i sums[2][2];
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = _mm256_set1_epi32(p->offsets[(row + r) * spans + at]);
+        for (int i = 0; i < span; i += HALF_CHUNK, codes += COLUMNS * HALF_CHUNK / 2) {
+            __m256i narrow[2][2];
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++) narrow[r][0] = narrow[r][1] = _mm256_setzero_si256();
+#pragma GCC unroll 4
+            for (int octet = 0; octet < HALF_CHUNK / OCTET; octet++) {
+                SOON(codes + octet * COLUMNS * QUAD + group_codes);
+#pragma GCC unroll 2
+                for (int half = 0; half < 2; half++) {
+                    const __m256i both = _mm256_loadu_si256((const __m256i *)codes + 2 * octet + half);
+                    const __m256i low = _mm256_and_si256(both, low_half);
+                    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_half);
+#pragma GCC unroll 2
+                    for (int r = 0; r < rows; r++) {
+                        const int8_t *inputs = x + r * p->k + i + octet * OCTET;
+                        const __m256i first = _mm256_maddubs_epi16(low, quad_avx2(inputs));
+                        const __m256i second = _mm256_maddubs_epi16(high, quad_avx2(inputs + QUAD));
+                        narrow[r][half] = _mm256_add_epi16(narrow[r][half], _mm256_add_epi16(first, second));
+                        __asm__("" : "+x"(narrow[r][half])); /* keeps the order, in which registers are enough */
+                    }
+                }
+            }
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+                for (int half = 0; half < 2; half++)
+                    sums[r][half] = _mm256_add_epi32(sums[r][half], _mm256_madd_epi16(narrow[r][half], ones));
+        }
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) {
+            const __m256 of_row = _mm256_broadcast_ss(p->activation_scales + (row + r) * chunks + at * span / CHUNK);
+#pragma GCC unroll 2
+            for (int half = 0; half < 2; half++) {
+                const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + half * COLUMNS / 2), of_row);
+                totals[r][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[r][half]), scale, totals[r][half]);
+            }
+        }
+        if (--left == 0) left = per_block, scales += COLUMNS;
     }
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; half++) {
+            const int64_t first = column + half * COLUMNS / 2;
+            _mm256_storeu_ps(p->y + (row + r) * p->n + first,
+                             _mm256_add_ps(totals[r][half], _mm256_loadu_ps(p->bias + first)));
+        }
+}
 
-#define MULTIPLY(name, TARGET, tile)                                                                                   \
-    TARGET static void name(const BlockProduct *p, int64_t first, int64_t end) {                                       \
-        const int halves = p->block < CHUNK;                                                                           \
-        int64_t row = 0;                                                                                               \
-        for (; row + 2 <= p->rows; row += 2)                                                                           \
-            for (int64_t column = first; column < end; column += TOGETHER) {                                           \
-                if (halves)                                                                                            \
-                    tile(p, row, column, 2, 1);                                                                        \
-                else                                                                                                   \
-                    tile(p, row, column, 2, 0);                                                                        \
-            }                                                                                                          \
-        for (; row < p->rows; row++)                                                                                   \
-            for (int64_t column = first; column < end; column += TOGETHER) {                                           \
-                if (halves)                                                                                            \
-                    tile(p, row, column, 1, 1);                                                                        \
-                else                                                                                                   \
-                    tile(p, row, column, 1, 0);                                                                        \
-            }                                                                                                          \
+/* As above, of `groups` times sixteen columns. */
+AVX512 static SPECIALIZED void tile_avx512(const BlockProduct *p, int64_t row, int64_t column, const int rows,
+                                           const int groups, const int span) {
+    const int64_t chunks = p->k / CHUNK, spans = p->k / span, per_block = p->block / span;
+    const int64_t group_codes = COLUMNS * p->k / 2, group_scales = COLUMNS * p->k / p->block;
+    const uint8_t *codes = p->codes + column * (p->k / 2);
+    const float *scales = p->scales + column * (p->k / p->block);
+    const int8_t *x = p->activations + row * p->k;
+    const __m512i low_half = _mm512_set1_epi8(15);
+    __m512 totals[6][2];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int g = 0; g < groups; g++) totals[r][g] = _mm512_setzero_ps();
+    for (int64_t at = 0, left = per_block; at < spans; at++) {
+        __m512i sums[6][2];
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+            for (int g = 0; g < groups; g++) sums[r][g] = _mm512_set1_epi32(p->offsets[(row + r) * spans + at]);
+        for (int octet = 0; octet < span / OCTET; octet++, codes += COLUMNS * QUAD, x += OCTET) {
+            __m512i low[2], high[2];
+#pragma GCC unroll 2
+            for (int g = 0; g < groups; g++) {
+                const __m512i both = _mm512_loadu_si512(codes + g * group_codes);
+                SOON(codes + (g + groups) * group_codes);
+                low[g] = _mm512_and_si512(both, low_half);
+                high[g] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_half);
+            }
+#pragma GCC unroll 6
+            for (int r = 0; r < rows; r++) {
+                const __m512i first = quad_avx512(x + r * p->k), second = quad_avx512(x + r * p->k + QUAD);
+#pragma GCC unroll 2
+                for (int g = 0; g < groups; g++) {
+                    sums[r][g] = _mm512_dpbusd_epi32(sums[r][g], low[g], first);
+                    sums[r][g] = _mm512_dpbusd_epi32(sums[r][g], high[g], second);
+                    __asm__("" : "+v"(sums[r][g])); /* keeps the order, in which registers are enough */
+                }
+            }
+        }
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            const __m512 of_row = _mm512_set1_ps(p->activation_scales[(row + r) * chunks + at * span / CHUNK]);
+#pragma GCC unroll 2
+            for (int g = 0; g < groups; g++) {
+                const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + g * group_scales), of_row);
+                totals[r][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][g]), scale, totals[r][g]);
+            }
+        }
+        if (--left == 0) left = per_block, scales += COLUMNS;
     }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int g = 0; g < groups; g++) {
+            const int64_t first = column + g * COLUMNS;
+            _mm512_storeu_ps(p->y + (row + r) * p->n + first,
+                             _mm512_add_ps(totals[r][g], _mm512_loadu_ps(p->bias + first)));
+        }
+}
 
-TILE(tile_avx2, AVX2, fours_avx2)
-TILE(tile_vnni, VNNI, fours_vnni)
-MULTIPLY(multiply_avx2, AVX2, tile_avx2)
-MULTIPLY(multiply_vnni, VNNI, tile_vnni)
+AVX2 static SPECIALIZED void rows_avx2(const BlockProduct *p, int64_t row, int64_t first, int64_t end, const int rows,
+                                       const int span) {
+    for (int64_t column = first; column < end; column += COLUMNS) tile_avx2(p, row, column, rows, span);
+}
+
+/* For few rows codes come from memory, which one stream of them has more from than two. */
+AVX512 static SPECIALIZED void rows_avx512(const BlockProduct *p, int64_t row, int64_t first, int64_t end,
+                                           const int rows, const int span) {
+    const int groups = rows < 4 ? 1 : 2;
+    int64_t column = first;
+    for (; column + groups * COLUMNS <= end; column += groups * COLUMNS)
+        tile_avx512(p, row, column, rows, groups, span);
+    if (column < end) tile_avx512(p, row, column, rows, 1, span);
+}
+
+#define CASE(instructions, rows)                                                                                       \
+    case rows:                                                                                                         \
+        if (p->block < CHUNK)                                                                                          \
+            rows_##instructions(p, row, first, end, rows, HALF_CHUNK);                                                 \
+        else                                                                                                           \
+            rows_##instructions(p, row, first, end, rows, CHUNK);                                                      \
+        break;
+
+AVX2 static void multiply_avx2(const BlockProduct *p, int64_t first, int64_t end) {
+    for (int64_t row = 0, rows; row < p->rows; row += rows) {
+        rows = rows_each(p->rows - row, 2);
+        switch (rows) {
+            CASE(avx2, 1)
+            CASE(avx2, 2)
+        }
+    }
+}
+
+AVX512 static void multiply_avx512(const BlockProduct *p, int64_t first, int64_t end) {
+    for (int64_t row = 0, rows; row < p->rows; row += rows) {
+        rows = rows_each(p->rows - row, 6);
+        switch (rows) {
+            CASE(avx512, 1)
+            CASE(avx512, 2)
+            CASE(avx512, 3)
+            CASE(avx512, 4)
+            CASE(avx512, 5)
+            CASE(avx512, 6)
+        }
+    }
+}
 
 static const BlockInstructions avx2 = {quantize, multiply_avx2};
-static const BlockInstructions vnni = {quantize, multiply_vnni};
+static const BlockInstructions avx512 = {quantize, multiply_avx512};
 
 static size_t found_here(const BlockInstructions *found[2]) {
     size_t count = 0;
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vnni"))
-        found[count++] = &vnni;
-    found[count++] = &avx2;
+    if (has_avx512()) found[count++] = &avx512;
+    if (has_avx2()) found[count++] = &avx2;
     return count;
 }
 
@@ -171,44 +234,49 @@ static size_t found_here(const BlockInstructions *found[2]) { return (void)found
 
 #endif
 
-/* Whether instructions multiply small matrices as plain arithmetic does. */
-static int right(const BlockInstructions *instructions, int64_t block) {
-    enum { ROWS = 3, N = 8, K = 128 };
-    float x[ROWS * K], activation_scales[ROWS * K / CHUNK], offsets[ROWS * K / HALF_CHUNK], scales[N * K / HALF_CHUNK];
-    float bias[N], y[ROWS * N];
-    int8_t activations[ROWS * K];
+/* Whether instructions multiply so many rows as plain arithmetic does. */
+static int right(const BlockInstructions *instructions, int64_t block, int rows) {
+    enum { N = 3 * COLUMNS, K = 128 };
+    float x[MOST_CHECKED * K], activation_scales[MOST_CHECKED * K / CHUNK];
+    float scales[N * K / HALF_CHUNK], bias[N], y[MOST_CHECKED * N];
+    int32_t offsets[MOST_CHECKED * K / HALF_CHUNK];
+    int8_t activations[MOST_CHECKED * K];
     uint8_t codes[N * K / 2];
     uint32_t state = 1; /* of a linear congruential generator */
 #define NEXT(most) ((int)((state = state * 1664525u + 1013904223u) >> 16) % (2 * (most) + 1) - (most))
-    for (int i = 0; i < ROWS * K; i++) x[i] = (float)NEXT(1000) / 256;
+    for (int i = 0; i < rows * K; i++) x[i] = (float)NEXT(1000) / 256;
     for (int i = 0; i < N * K / 2; i++) codes[i] = (uint8_t)(NEXT(127) + 127);
     for (int i = 0; i < N * K / HALF_CHUNK; i++) scales[i] = (float)(NEXT(50) + 60) / 1024;
     for (int i = 0; i < N; i++) bias[i] = (float)NEXT(100) / 16;
 #undef NEXT
     const int64_t chunks = K / CHUNK, offset_count = block < CHUNK ? 2 * chunks : chunks;
-    for (int row = 0; row < ROWS; row++)
+    for (int row = 0; row < rows; row++)
         instructions->quantize(x + row * K, activations + row * K, activation_scales + row * chunks,
                                offsets + row * offset_count, K, block);
-    const BlockProduct product = {activations, activation_scales, offsets, codes, scales, bias, y, ROWS, N, K, block};
+    const BlockProduct product = {activations, activation_scales, offsets, codes, scales, bias, y, rows, N, K, block};
     instructions->multiply(&product, 0, N);
-    for (int row = 0; row < ROWS; row++)
+    for (int row = 0; row < rows; row++)
         for (int column = 0; column < N; column++) {
+            const int group = column / COLUMNS, within = column % COLUMNS;
             double sum = bias[column];
             for (int i = 0; i < K; i++) {
-                const int chunk = i / CHUNK, within = i % CHUNK;
-                const int activation = activations[row * K + chunk * CHUNK + within % 2 * HALF_CHUNK + within / 2];
-                const double scale = activation_scales[row * chunks + chunk];
+                const int activation = activations[row * K + i / OCTET * OCTET + i % 2 * QUAD + i % OCTET / 2];
+                const double scale = activation_scales[row * chunks + i / CHUNK];
                 if (fabs(activation * scale - x[row * K + i]) > 0.51 * scale) return 0;
-                const uint8_t both =
-                    codes[((column / TOGETHER * chunks + chunk) * TOGETHER + column % TOGETHER) * HALF_CHUNK +
-                          within / 2];
-                const int code = within % 2 ? both >> 4 : both & 15;
-                const float of_block =
-                    scales[(column / TOGETHER * (K / block) + i / block) * TOGETHER + column % TOGETHER];
+                const uint8_t both = codes[((group * K + i) / OCTET * COLUMNS + within) * QUAD + i % OCTET / 2];
+                const int code = i % 2 ? both >> 4 : both & 15;
+                const float of_block = scales[(group * (K / block) + i / block) * COLUMNS + within];
                 sum += (double)activation * (code - MIDDLE) * scale * of_block;
             }
             if (fabs(sum - y[row * N + column]) > 1e-3) return 0;
         }
+    return 1;
+}
+
+static int all_right(const BlockInstructions *instructions) {
+    for (int rows = 1; rows <= MOST_CHECKED; rows++)
+        for (int64_t block = HALF_CHUNK; block <= 2 * CHUNK; block *= 2)
+            if (!right(instructions, block, rows)) return 0;
     return 1;
 }
 
@@ -218,7 +286,6 @@ const BlockInstructions *block_instructions_here(void) {
     const BlockInstructions *found[2];
     const size_t count = found_here(found);
     for (size_t i = 0; i < count; i++)
-        if (right(found[i], HALF_CHUNK) && right(found[i], CHUNK) && right(found[i], 2 * CHUNK))
-            return known = found[i];
+        if (all_right(found[i])) return known = found[i];
     return NULL;
 }

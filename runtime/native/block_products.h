@@ -4,26 +4,28 @@
 #ifndef EDGEFORMER_BLOCK_PRODUCTS_H
 #define EDGEFORMER_BLOCK_PRODUCTS_H
 
+#include "vectors.h"
+
 #include <stdint.h>
 
-enum { CHUNK = 64, HALF_CHUNK = CHUNK / 2, TOGETHER = 4, MIDDLE = 8 };
+enum { CHUNK = 64, HALF_CHUNK = CHUNK / 2, OCTET = 2 * QUAD, MIDDLE = 8 };
 
-/* y = activations * (codes - MIDDLE), times both scales, + bias. n is a multiple of TOGETHER, k of CHUNK and block. */
+/* y = activations * (codes - MIDDLE), times both scales, + bias. n is a multiple of COLUMNS, k of CHUNK and block. */
 typedef struct {
-    const int8_t *activations;      /* (rows, k), in each chunk the even ones before the odd ones */
+    const int8_t *activations;      /* (rows, k), of each octet the even ones before the odd ones */
     const float *activation_scales; /* (rows, k / CHUNK) */
-    const float *offsets;           /* (rows, k / block, block at most CHUNK), what MIDDLE adds to the sum of so many */
-    const uint8_t *codes; /* (n / TOGETHER, k / CHUNK, TOGETHER, HALF_CHUNK), two codes a byte, the even one low */
-    const float *scales;  /* (n / TOGETHER, k / block, TOGETHER) */
-    const float *bias;    /* (n,) */
-    float *y;             /* (rows, n) */
+    const int32_t *offsets; /* (rows, k / block, block at most CHUNK): the sum of so many activations, times -MIDDLE */
+    const uint8_t *codes;   /* (n / COLUMNS, k / OCTET, COLUMNS, QUAD), two codes a byte, the even one low */
+    const float *scales;    /* (n / COLUMNS, k / block, COLUMNS) */
+    const float *bias;      /* (n,) */
+    float *y;               /* (rows, n) */
     int64_t rows, n, k, block;
 } BlockProduct;
 
 typedef struct {
     /* One row: k codes, k / CHUNK scales, and offsets for blocks of so many inputs. */
-    void (*quantize)(const float *x, int8_t *codes, float *scales, float *offsets, int64_t k, int64_t block);
-    /* Columns from `first` to before `end`, both multiples of TOGETHER, of all rows. */
+    void (*quantize)(const float *x, int8_t *codes, float *scales, int32_t *offsets, int64_t k, int64_t block);
+    /* Columns from `first` to before `end`, both multiples of COLUMNS, of all rows. */
     void (*multiply)(const BlockProduct *product, int64_t first, int64_t end);
 } BlockInstructions;
 

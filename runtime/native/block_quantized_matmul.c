@@ -3,9 +3,11 @@
    has.
 
        x       float32 (..., k)
-       codes   uint8 (n / 4, k / 64, 4, 32), constant: of the weight (n, k), four columns of the product with 64 of
-   their inputs after one another, two to a byte, the first low; 8 stands for 0 scales  float32 (n / 4, k / block, 4),
-   of the blocks bias    float32 (n,) y       float32 (..., n) */
+       codes   uint8 (n / 16, k / 8, 16, 4), constant: of the weight (n, k), sixteen columns of the product with eight of
+               their inputs after one another, two to a byte, the first low; 8 stands for 0
+       scales  float32 (n / 16, k / block, 16), of the blocks
+       bias    float32 (n,)
+       y       float32 (..., n) */
 
 #include "block_products.h"
 #include "rows.h"
@@ -27,7 +29,8 @@ typedef struct {
     const Kernel *kernel;
     BlockProduct product;
     int8_t *activations;
-    float *scales, *offsets;
+    float *scales;
+    int32_t *offsets;
 } Work;
 
 static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
@@ -41,11 +44,11 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
     if (!is_constant || !scales_are) return fail(NAME, "codes and scales must be constant");
     TRY(shape_of(value, codes, &rank));
     TRY(shape_of(of_blocks, scales, &scales_rank));
-    if (rank != 4 || codes[2] != TOGETHER || codes[3] != HALF_CHUNK)
-        return fail(NAME, "codes must have the shape (n / 4, k / 64, 4, 32)");
-    const int64_t n = codes[0] * TOGETHER, k = codes[1] * CHUNK;
-    if (scales_rank != 3 || scales[0] != codes[0] || scales[1] < 1 || scales[2] != TOGETHER)
-        return fail(NAME, "scales must have the shape (n / 4, k / block, 4)");
+    if (rank != 4 || codes[1] * OCTET % CHUNK || codes[2] != COLUMNS || codes[3] != QUAD)
+        return fail(NAME, "codes must have the shape (n / 16, k / 8, 16, 4), and k be a multiple of 64");
+    const int64_t n = codes[0] * COLUMNS, k = codes[1] * OCTET;
+    if (scales_rank != 3 || scales[0] != codes[0] || scales[1] < 1 || scales[2] != COLUMNS)
+        return fail(NAME, "scales must have the shape (n / 16, k / block, 16)");
     const int64_t block = k / scales[1];
     if (block * scales[1] != k || (block != HALF_CHUNK && block % CHUNK))
         return fail(NAME, "blocks must be 32 inputs, or a multiple of 64");
@@ -63,7 +66,7 @@ static int64_t offsets_each(const Kernel *kernel) { return kernel->k / (kernel->
 static void place(Rows *rows, void *memory, int64_t count) {
     Work *work = (Work *)rows;
     work->scales = memory;
-    work->offsets = work->scales + count * (rows->k / CHUNK);
+    work->offsets = (int32_t *)(work->scales + count * (rows->k / CHUNK));
     work->activations = (int8_t *)(work->offsets + count * offsets_each(work->kernel));
     work->product.activations = work->activations;
     work->product.activation_scales = work->scales, work->product.offsets = work->offsets;
@@ -94,7 +97,7 @@ static Status *compute(void *given, Context *context) {
         .rows = {.name = NAME,
                  .n = kernel->n,
                  .k = kernel->k,
-                 .together = TOGETHER,
+                 .together = COLUMNS * GROUPS,
                  .column_bytes = (size_t)kernel->k / 2,
                  .row_bytes = (size_t)kernel->k + floats * sizeof(float),
                  .place = place,

@@ -1,12 +1,15 @@
 /* GroupQueryAttention of domain "edgeformer": causal self-attention over caches that new tokens are written to, as the
    operator of that name in "com.microsoft" has it, which computes it where this library does not.
 
-       query               float32 (batch, q_len, heads * head_dim), or with key and value behind it, which are then
-   left out key, value          float32 (batch, q_len, kv_heads * head_dim) past_key, past_value  float32 (batch,
-   kv_heads, capacity, head_dim) last                int32 (batch,), the position of each row's last token total int32
-   (1,), tokens of the longest row, the new ones among them cosines, sines      float32 (positions, head_dim / 2), where
-   do_rotary is 1 y                   float32 (batch, q_len, heads * head_dim) present_key, present_value   the caches;
-   in the same memory where the caller binds them so
+       query                   float32 (batch, q_len, heads * head_dim), or with key and value behind it, which are
+                               then left out
+       key, value              float32 (batch, q_len, kv_heads * head_dim)
+       past_key, past_value    float32 (batch, kv_heads, capacity, head_dim)
+       last                    int32 (batch,), the position of each row's last token
+       total                   int32 (1,), tokens of the longest row, the new ones among them
+       cosines, sines          float32 (positions, head_dim / 2), where do_rotary is 1
+       y                       float32 (batch, q_len, heads * head_dim)
+       present_key, present_value   the caches; in the same memory where the caller binds them so
 
    Attributes: num_heads, kv_num_heads, scale (0 for 1 / sqrt(head_dim)), local_window_size (-1 for none), do_rotary,
    rotary_interleaved. */

@@ -3,15 +3,17 @@
 #ifndef EDGEFORMER_ROW_PRODUCTS_H
 #define EDGEFORMER_ROW_PRODUCTS_H
 
+#include "vectors.h"
+
 #include <stdint.h>
 
-enum { COLUMNS = 4, INPUTS = 32, ZERO_POINT = 128 };
+enum { INPUTS = 32, ZERO_POINT = 128 };
 
 /* y = (activations - ZERO_POINT) * codes, times both scales, + bias. n is a multiple of COLUMNS, k of INPUTS. */
 typedef struct {
     const uint8_t *activations; /* (rows, k) */
     const float *row_scales;    /* (rows,) */
-    const int8_t *codes;        /* (n / COLUMNS, k / INPUTS, COLUMNS, INPUTS), from -64 to 64 */
+    const int8_t *codes;        /* (n / COLUMNS, k / QUAD, COLUMNS, QUAD), from -64 to 64 */
     const int32_t *offsets;     /* (n,), ZERO_POINT times the sum of a column's codes */
     const float *scales, *bias; /* (n,) */
     float *y;                   /* (rows, n) */

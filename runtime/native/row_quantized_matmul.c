@@ -2,8 +2,8 @@
    operator of ONNX Runtime.
 
        x       float32 (..., k)
-       codes   int8 (n / 4, k / 32, 4, 32), constant: of the weight (n, k), four columns of the product with 32 of their
-               inputs after one another, the order in which they are read
+       codes   int8 (n / 16, k / 4, 16, 4), constant: of the weight (n, k), sixteen columns of the product with four of
+               their inputs after one another, the order in which they are read
        scales  float32 (n,), of the columns
        bias    float32 (n,)
        y       float32 (..., n)
@@ -45,22 +45,19 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
     TRY(CONSTANT_INPUT(info, CODES, &is_constant, &value));
     if (!is_constant) return fail(NAME, "codes must be constant");
     TRY(shape_of(value, shape, &rank));
-    if (rank != 4 || shape[2] != COLUMNS || shape[3] != INPUTS)
-        return fail(NAME, "codes must have the shape (n / 4, k / 32, 4, 32)");
+    if (rank != 4 || shape[1] * QUAD % INPUTS || shape[2] != COLUMNS || shape[3] != QUAD)
+        return fail(NAME, "codes must have the shape (n / 16, k / 4, 16, 4), and k be a multiple of 32");
     TRY(TENSOR_DATA(value, &data));
-    const int64_t n = shape[0] * COLUMNS, groups = shape[1];
+    const int64_t n = shape[0] * COLUMNS, quads = shape[1];
     Kernel *kernel = calloc(1, sizeof *kernel + (size_t)n * sizeof kernel->offsets[0]);
     if (kernel == NULL) return fail(NAME, "no memory");
     kernel->instructions = row_instructions_here();
-    kernel->n = n, kernel->k = groups * INPUTS;
+    kernel->n = n, kernel->k = quads * QUAD;
     const int8_t *codes = data;
-    for (int64_t column = 0; column < n; column += COLUMNS)
-        for (int64_t group = 0; group < groups; group++)
-            for (int64_t c = column; c < column + COLUMNS; c++, codes += INPUTS) {
-                int32_t sum = 0;
-                for (int i = 0; i < INPUTS; i++) sum += codes[i];
-                kernel->offsets[c] += ZERO_POINT * sum;
-            }
+    for (int64_t first = 0; first < n; first += COLUMNS)
+        for (int64_t quad = 0; quad < quads; quad++)
+            for (int64_t column = first; column < first + COLUMNS; column++)
+                for (int i = 0; i < QUAD; i++) kernel->offsets[column] += ZERO_POINT * *codes++;
     *made = kernel;
     return NULL;
 }
@@ -96,7 +93,7 @@ static Status *compute(void *given, Context *context) {
         .rows = {.name = NAME,
                  .n = kernel->n,
                  .k = kernel->k,
-                 .together = COLUMNS,
+                 .together = COLUMNS * GROUPS,
                  .column_bytes = (size_t)kernel->k,
                  .row_bytes = (size_t)kernel->k + sizeof(float),
                  .place = place,
