@@ -8,11 +8,11 @@ hypotheses are kept, by log-probability / tokens ** length_penalty.
 from __future__ import annotations
 
 import bisect
-import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgeformer.runtime.backends import Floats, Ints, Rows
 from edgeformer.runtime.errors import OptionError
@@ -20,8 +20,8 @@ from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import SumExp
 from edgeformer.runtime.processors import Processor
 from edgeformer.runtime.prompts import History, Limits, Prompt
-from edgeformer.runtime.results import Hypothesis
-from edgeformer.runtime.sampling import above, bound
+from edgeformer.runtime.results import FinishReason, Hypothesis
+from edgeformer.runtime.sampling import LOWEST, bound
 
 FEW = 1024  # numbers of a row, of which a partition finds the largest soonest
 
@@ -49,165 +49,175 @@ def beam_search(
     while True:
         on_step()
         rows_kept, sources_kept = search.advance(logits)
-        if len(rows_kept) == 0:
+        if not search.active:
             return search.results
-        rows.select(rows_kept, sources_kept)
-        logits = rows.step(search.tokens.reshape(-1, 1))[:, 0]
+        if rows_kept is not None:
+            rows.select(rows_kept, sources_kept)
+        logits = rows.step(search.tokens)[:, 0]
 
 
-def best(values: Floats, count: int, each_row: Ints) -> tuple[Floats, Ints]:
-    """The `count` largest of each row, largest first, and their indices; each_row is 0, 1, ... as a column.
+def best(values: Floats, count: int) -> list[tuple[float, int]]:
+    """The `count` largest of some numbers (n,) with their indices, largest first.
 
-    Where a row has fewer that are not -inf, others follow at -inf.
+    Where fewer are not -inf, others follow at -inf.
     """
-    count = min(count, values.shape[1])
-    if values.shape[1] <= FEW:
-        indices = np.argpartition(values, values.shape[1] - count, axis=1)[:, -count:]
-        found = values[each_row, indices]
+    if (width := len(values)) <= FEW:
+        count = min(count, width)
+        indices = values.argpartition(width - count)[width - count :]
     else:  # a partition of all would move ten times as much as is looked at
-        indices, found = above(values, bound(values, count))
-        if (missing := count - found.shape[1]) > 0:
-            indices = np.pad(indices, ((0, 0), (0, missing)))
-            found = np.pad(found, ((0, 0), (0, missing)), constant_values=-np.inf)
-    order = np.argsort(-found, axis=1, kind="stable")[:, :count]
-    return found[each_row, order], indices[each_row, order]
+        indices = np.flatnonzero(values >= max(bound(values[None], count)[0, 0], LOWEST))
+    found = zip(values[indices].tolist(), indices.tolist(), strict=True)
+    largest = sorted(found, key=itemgetter(0), reverse=True)[:count]
+    return largest + [(-math.inf, 0)] * (count - len(largest))
 
 
-class Finished:
-    """The best finished hypotheses of each source still searched.
+class Beams:
+    """The running hypotheses of one source, best first, and the best of those that it has finished.
 
     Attributes:
-        worst: (sources,), the score that another one must exceed; -inf where there are not num_beams of them yet.
+        source: which one.
+        scores: log-probabilities of the running hypotheses.
+        texts: tokens of each.
+        parents: which hypothesis of the step before each goes on with.
+        finished: at most num_beams, best first.
     """
 
-    def __init__(self, sources: int, beams: int) -> None:
-        self.beams = beams
-        self.found: list[list[Hypothesis]] = [[] for _ in range(sources)]  # best first
-        self.worst: Floats = np.full(sources, -np.inf, np.float32)
+    def __init__(self, source: int, most: int, ends: Sequence[int], options: GenerationConfig) -> None:
+        self.source, self.most, self.ends, self.options = source, most, ends, options
+        self.scores: list[float] = [0.0]
+        self.texts: list[tuple[int, ...]] = [()]
+        self.parents: list[int] = []
+        self.finished: list[Hypothesis] = []
 
-    def add(self, source: int, hypothesis: Hypothesis) -> None:
-        """Offer one to a source; of two with the same score the earlier is the better."""
-        found = self.found[source]
-        bisect.insort_right(found, hypothesis, key=lambda known: -known.score)
-        del found[self.beams :]
-        if len(found) == self.beams:
-            self.worst[source] = found[-1].score
+    def advance(self, candidates: Iterable[tuple[float, int]], vocab_size: int) -> None:
+        """Take a step: what ends is finished where it is good enough, and the best of the others go on.
 
-    def keep(self, at: NDArray[np.bool_]) -> None:
-        self.found = list(itertools.compress(self.found, at.tolist()))
-        self.worst = self.worst[at]
+        Args:
+            candidates: the best continuations, best first: scores, and parent * vocab_size + token. Enough of them do
+                not end.
+        """
+        before, beams = self.texts, self.options.num_beams
+        last = len(before[0]) + 1 == self.most
+        self.scores, self.texts, self.parents = [], [], []
+        for rank, (score, index) in enumerate(candidates):
+            parent, token = divmod(index, vocab_size)
+            possible = score > -math.inf
+            ends = possible and token in self.ends
+            if (ends or last) and possible and rank < beams:
+                self.finish(before[parent] if ends else (*before[parent], token), score, "stop" if ends else "length")
+            if not ends:
+                self.scores.append(score)
+                self.texts.append((*before[parent], token))
+                self.parents.append(parent)
+                if len(self.scores) == beams:
+                    return
+
+    def finish(self, text: tuple[int, ...], score: float, reason: FinishReason) -> None:
+        """Offer a hypothesis; of two with the same score the earlier is the better."""
+        score = self.reduced(score, len(text) + (reason == "stop"))
+        if self.is_full():
+            if score <= self.finished[-1].score:
+                return
+            self.finished.pop()
+        bisect.insort_right(self.finished, Hypothesis(text, score, reason), key=lambda known: -known.score)
+
+    def is_full(self) -> bool:
+        return len(self.finished) == self.options.num_beams
+
+    def reduced(self, score: float, tokens: int) -> float:
+        """A score by the length of its text, in 32 bits."""
+        return float(np.float32(score) / np.float32(tokens**self.options.length_penalty))
+
+    def is_done(self) -> bool:
+        """Whether no hypothesis may go on, or none could displace one of num_beams that are finished."""
+        tokens, stopping = len(self.texts[0]), self.options.early_stopping
+        if tokens == self.most:
+            return True
+        if not self.is_full():
+            return False
+        if stopping is True:
+            return True
+        hopeful = stopping == "never" and self.options.length_penalty > 0
+        return self.reduced(self.scores[0], self.most if hopeful else tokens) <= self.finished[-1].score
+
+    def result(self) -> list[Hypothesis]:
+        """The num_return_sequences best.
+
+        Raises:
+            OptionError: there is none.
+        """
+        if not self.finished:
+            raise OptionError("the options leave a search no hypothesis: bad words, suppressed or repeated tokens")
+        return self.finished[: self.options.num_return_sequences]
 
 
 class Search:
-    """The running hypotheses of the sources that are still searched, and what each source has finished."""
+    """The sources that are still searched, and what the others have found.
+
+    Attributes:
+        active: hypotheses of the former; each source's follow those of the source before, in the session's rows.
+        scores: (rows,), of the running hypotheses.
+        tokens: (rows, 1), the last of each.
+        history: of the rows, where there are processors to read it.
+    """
 
     def __init__(
         self, prompt: Prompt, limits: Limits, options: GenerationConfig, processors: Sequence[Processor]
     ) -> None:
-        sources = len(prompt.ids)
-        self.limits, self.options, self.beams, self.processors = limits, options, options.num_beams, processors
-        self.results: list[list[Hypothesis]] = [[] for _ in range(sources)]
-        self.active: Ints = np.arange(sources)
-        self.each_source: Ints = np.arange(sources)[:, None]
-        self.most = limits.most_new(prompt)  # (sources,)
-        self.candidates = max(2, 1 + len(limits.ends)) * self.beams  # so that enough of them do not end
-        self.step = 0
+        most = limits.most_new(prompt).tolist()
+        self.active = [Beams(source, tokens, limits.ends, options) for source, tokens in enumerate(most)]
+        self.results: list[list[Hypothesis]] = [[] for _ in most]
+        self.candidates = max(2, 1 + len(limits.ends)) * options.num_beams  # so that enough of them do not end
         # The first step has one row a source, since all its beams would be the same.
-        self.tokens: Ints = np.empty((sources, 1), np.int64)  # (sources, beams), of the last step
-        self.scores: Floats = np.zeros((sources, 1), np.float32)
-        self.history = History(prompt, limits)  # of the rows, each source's beams one after the other
-        self.finished = Finished(sources, self.beams)
+        self.scores: Floats = np.zeros(len(most), np.float32)
+        self.tokens: Ints = prompt.ids
+        self.processors = processors
+        self.history = History(prompt, limits) if processors else None
         self.sum_exp = SumExp()
 
     def totals(self, logits: Floats) -> Floats:
         """Log-probabilities of the running hypotheses with each token added, (rows, vocab_size), in place of logits."""
-        normalizer = self.sum_exp.log(logits, logits.max(-1))[:, None]
-        active = [process for process in self.processors if process.applies(self.history)]
-        if not active:
-            logits += self.scores.reshape(-1, 1) - normalizer
+        normalizer = self.sum_exp.log(logits, np.maximum.reduce(logits, axis=1))
+        history = self.history
+        if history is None or not (active := [process for process in self.processors if process.applies(history)]):
+            logits += (self.scores - normalizer)[:, None]
             return logits
-        logits -= normalizer
+        logits -= normalizer[:, None]
         for process in active:
-            process(logits, self.history)
-        logits += self.scores.reshape(-1, 1)
+            process(logits, history)
+        logits += self.scores[:, None]
         return logits
 
-    def advance(self, logits: Floats) -> tuple[Ints, Ints | None]:
+    def advance(self, logits: Floats) -> tuple[Ints | None, Ints | None]:
         """Take a step's logits (rows, vocab_size); which rows to go on with, and which sources, None for all."""
-        sources, vocab_size = len(self.active), logits.shape[1]
+        rows, vocab_size = logits.shape
+        sources, of_each = len(self.active), rows // len(self.active)
         totals = self.totals(logits).reshape(sources, -1)  # (sources, beams * vocab_size)
-        each = self.each_source[:sources]  # (sources, 1)
-        scores, chosen = best(totals, self.candidates, each)  # (sources, candidates), best first
-        parents = chosen // vocab_size
-        tokens = chosen - parents * vocab_size
-        ends = self.limits.is_end(tokens)
-        any_end = ends.any()
-        self.step += 1
-        last = self.step >= self.most
-        any_last = last.any()
-        if any_end or any_last:
-            self.finish(scores, parents, tokens, ends, last)
-        if any_end:
-            order = np.argsort(ends, axis=1, kind="stable")
-            scores, tokens, parents = scores[each, order], tokens[each, order], parents[each, order]
-        onward = slice(self.beams)
-        self.scores, self.tokens, parents = scores[:, onward], tokens[:, onward], parents[:, onward]
-        done = self.done()
-        if any_last:
-            done = last if done is None else done | last
-        return self.retire(done, parents)
+        going: list[int] = []
+        parents: list[int] = []
+        scores: list[float] = []
+        tokens: list[int] = []
+        for place, beams in enumerate(self.active):
+            beams.advance(best(totals[place], self.candidates), vocab_size)
+            if beams.is_done():
+                self.results[beams.source] = beams.result()
+                continue
+            going.append(place)
+            parents += [place * of_each + parent for parent in beams.parents]
+            scores += beams.scores
+            tokens += [text[-1] for text in beams.texts]
+        self.scores, self.tokens = np.array(scores, np.float32), np.array(tokens, np.int64)[:, None]
+        kept = None if parents == list(range(rows)) else np.array(parents, np.int64)
+        self.remember(kept)
+        if len(going) == sources:
+            return kept, None
+        self.active = [self.active[place] for place in going]
+        return kept, np.array(going, np.int64)
 
-    def finish(
-        self, scores: Floats, parents: Ints, tokens: Ints, ends: NDArray[np.bool_], last: NDArray[np.bool_]
-    ) -> None:
-        """Keep those of the best num_beams candidates that end here; where it is the last step, all of them do."""
-        top = slice(self.beams)
-        ending = (ends[:, top] | last[:, None]) & (scores[:, top] > -np.inf)
-        rows, penalty = self.rows_of(parents), np.float32(self.step**self.options.length_penalty)
-        for source, candidate in zip(*(at.tolist() for at in np.nonzero(ending)), strict=True):
-            stopped = bool(ends[source, candidate])
-            ids = self.history.text[rows[source, candidate]].tolist()
-            if not stopped:
-                ids.append(int(tokens[source, candidate]))
-            score = float(scores[source, candidate] / penalty)
-            self.finished.add(source, Hypothesis(tuple(ids), score, "stop" if stopped else "length"))
-
-    def done(self) -> NDArray[np.bool_] | None:
-        """Which sources have num_beams finished hypotheses that no running one can displace; None if none has."""
-        worst = self.finished.worst
-        full = worst > -np.inf
-        if not full.any():
-            return None
-        if self.options.early_stopping is True:
-            return full
-        penalty = self.options.length_penalty
-        hopeful = self.options.early_stopping == "never" and penalty > 0
-        length = (self.most if hopeful else np.full_like(self.most, self.step)).astype(np.float32)
-        done: NDArray[np.bool_] = full & (self.scores[:, 0] / length ** np.float32(penalty) <= worst)
-        return done if done.any() else None
-
-    def retire(self, done: NDArray[np.bool_] | None, parents: Ints) -> tuple[Ints, Ints | None]:
-        """Take finished sources out; rows of the last step to go on with, and sources, None for all."""
-        rows, sources = self.rows_of(parents), None
-        if done is not None:
-            rows, sources = rows[~done], np.flatnonzero(~done)
-            self.take_out(done)
-        kept = rows.ravel()
-        self.history.select(kept)
-        self.history.append(self.tokens.ravel())
-        return kept, sources
-
-    def rows_of(self, parents: Ints) -> Ints:
-        """Rows of the last step that hypotheses come from, given which of a source's."""
-        return self.each_source[: len(parents)] * (1 if self.step == 1 else self.beams) + parents
-
-    def take_out(self, done: NDArray[np.bool_]) -> None:
-        for source in np.flatnonzero(done).tolist():
-            found = self.finished.found[source][: self.options.num_return_sequences]
-            if not found:
-                raise OptionError("the options leave a search no hypothesis: bad words, suppressed or repeated tokens")
-            self.results[self.active[source]] = found
-        going = ~done
-        self.finished.keep(going)
-        self.active, self.tokens, self.scores = self.active[going], self.tokens[going], self.scores[going]
-        self.most = self.most[going]
+    def remember(self, kept: Ints | None) -> None:
+        """Put the tokens into the history, if there is one, of these rows, None for all."""
+        if self.history is None:
+            return
+        if kept is not None:
+            self.history.select(kept)
+        self.history.append(self.tokens[:, 0])

@@ -24,7 +24,7 @@ class SumExp:
     """Sums of exponentials of rows, with memory that is kept from one call to the next."""
 
     def __init__(self) -> None:
-        self.work = np.empty(0, np.float32)
+        self.work = np.empty((0, 0), np.float32)
 
     def log(self, logits: Floats, largest: Floats) -> Floats:
         """Logarithm of each row's sum of exponentials, (rows,).
@@ -35,23 +35,23 @@ class SumExp:
         """
         rows, length = logits.shape
         width = min(length, PART)
-        if self.work.size < rows * width:
-            self.work = np.empty(rows * width, np.float32)
+        if self.work.shape != (rows, width):
+            self.work = np.empty((rows, width), np.float32)
         column = largest[:, None]
         if length <= PART:
-            whole = self.work[: rows * length].reshape(rows, length)
-            np.subtract(logits, column, out=whole)
-            np.exp(whole, out=whole)
-            sums: Floats = np.add.reduce(whole, axis=1)
-            np.log(sums, out=sums)
-            sums += largest
-            return sums
-        total = np.zeros(rows, np.float32)
-        for begin in range(0, length, PART):
-            end = min(begin + PART, length)
-            part = self.work[: rows * (end - begin)].reshape(rows, end - begin)
-            np.subtract(logits[:, begin:end], column, out=part)
-            np.exp(part, out=part)
-            total += np.add.reduce(part, axis=1)
-        log: Floats = largest + np.log(total)
-        return log
+            sums = self.of_part(logits, column)
+        else:
+            sums = np.zeros(rows, np.float32)
+            for begin in range(0, length, PART):
+                sums += self.of_part(logits[:, begin : begin + PART], column)
+        np.log(sums, sums)
+        sums += largest
+        return sums
+
+    def of_part(self, logits: Floats, largest: Floats) -> Floats:
+        """Sums of exponentials, less the largest (rows, 1), (rows,)."""
+        work = self.work[:, : logits.shape[1]]
+        np.subtract(logits, largest, work)
+        np.exp(work, work)
+        sums: Floats = np.add.reduce(work, 1)
+        return sums

@@ -126,10 +126,17 @@ def test_what_is_kept_for_other_texts_is_bounded(fast: Model) -> None:
 @pytest.mark.parametrize("width", [FEW // 4, 8 * FEW])
 @pytest.mark.parametrize("finite", [None, 3])
 def test_the_best_are_found_among_few_and_among_many(width: int, finite: int | None) -> None:
-    values = np.random.default_rng(width).normal(size=(3, width)).astype(np.float32)
+    values = np.random.default_rng(width).normal(size=width).astype(np.float32)
     if finite is not None:
-        values[:, finite:] = -np.inf
-    found, at = best(values.copy(), 8, np.arange(3)[:, None])
-    np.testing.assert_array_equal(found, -np.sort(-values, axis=1)[:, :8])
-    there = found > -np.inf
-    np.testing.assert_array_equal(np.take_along_axis(values, at, 1)[there], found[there])
+        values[finite:] = -np.inf
+    found, at = zip(*best(values.copy(), 8), strict=True)
+    np.testing.assert_array_equal(found, -np.sort(-values)[:8])
+    there = np.array(found) > -np.inf
+    np.testing.assert_array_equal(values[list(at)][there], np.array(found)[there])
+
+
+def test_beams_of_a_large_vocabulary_that_has_too_few_tokens_left_find_what_there_is() -> None:
+    rows, limits = FixedRows(1), Limits((0,), 0, 3)
+    rows.given[2:] = -np.inf  # a text of some ones, and the end
+    (found,) = beam_search(rows, Prompt.of([[3]]), limits, GenerationConfig(num_beams=4, num_return_sequences=4))
+    assert sorted(one.token_ids for one in found) == [(), (1,), (1, 1), (1, 1, 1)]
