@@ -210,12 +210,11 @@ class OnnxRuntimeRows(SteppingRows):
         if len(rows) != batch:
             self.resize(rows, capacity)
             return
-        (moved,) = np.nonzero(rows != np.arange(batch))
+        (moved,) = (rows != np.arange(batch)).nonzero()
         if len(moved):
-            origin = rows[moved]
             written = self.block.array[:, :, :, : self.longest]
-            written[:, moved] = written[:, origin]
-            self.cache_lengths[moved] = self.cache_lengths[origin]
+            written[:, moved] = written[:, rows[moved]]
+            self.cache_lengths = self.cache_lengths[rows]
             self.longest = int(self.cache_lengths.max())
 
     def resize(self, rows: Ints, capacity: int) -> None:

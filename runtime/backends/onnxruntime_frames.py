@@ -18,7 +18,7 @@ from edgeformer.runtime.backends.onnxruntime_sessions import Binding
 if TYPE_CHECKING:
     import onnxruntime
 
-    from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor
+    from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, Held
 
 Buffers = Sequence["onnxruntime.OrtValue"]  # keys and values of each layer, on the host or on a device
 
@@ -71,7 +71,7 @@ class Frame:
         batch, sources, q_len, wanted = shape
         width = sizes.num_heads * sizes.head_dim
         self.ids, self.positions = np.empty((batch, q_len), np.int64), np.empty((batch, q_len), np.int64)
-        self.columns = np.arange(q_len)
+        self.columns, self.q_len = np.arange(q_len), np.array(q_len)
         self.logits_at, self.wants_last_column = np.empty((batch, wanted), np.int64), False
         # A single new token of a row stands where its cache ends.
         self.cache_lengths = self.positions[:, 0] if q_len == 1 else np.empty(batch, np.int64)
@@ -100,27 +100,30 @@ class Frame:
         self.binding.inputs(self.given)
         self.binding.outputs({names.LOGITS: self.logits})
 
-    def attach(self, caches: Buffers, encoded: Buffers, source_lengths: Ints, tables: Tables) -> None:
-        if self.caches is not caches:
-            self.binding.inputs(dict(zip(names.past_names(self.sizes), caches, strict=True)))
-            self.binding.outputs(dict(zip(names.present_names(self.sizes), caches, strict=True)))
-            self.caches = caches
-        if self.encoded is not encoded:
-            self.binding.inputs(dict(zip(names.encoded_names(self.sizes), encoded, strict=True)))
-            self.encoded = encoded
+    def attach(self, held: Held) -> None:
+        """Bind what these rows hold, as far as it is not what is bound already."""
+        if self.caches is not held.caches:
+            self.attach_caches(held.caches, held.executor.tables(held.capacity))
+        if self.encoded is not held.encoded:
+            self.binding.inputs(dict(zip(names.encoded_names(self.sizes), held.encoded, strict=True)))
+            self.encoded = held.encoded
+        if self.sources_of is not held.source_lengths:
+            self.source_lengths[...] = self.sources_of = held.source_lengths
+
+    def attach_caches(self, caches: Buffers, tables: Tables) -> None:
+        self.binding.inputs(dict(zip(names.past_names(self.sizes), caches, strict=True)))
+        self.binding.outputs(dict(zip(names.present_names(self.sizes), caches, strict=True)))
+        self.caches = caches
         if self.tables is not tables:
             self.binding.inputs(tables)
             self.tables = tables
-        if self.sources_of is not source_lengths:
-            self.source_lengths[...] = source_lengths
-            self.sources_of = source_lengths
 
     def choose(self, lengths: Ints | None, logits_at: Ints | None) -> None:
         """Which positions' logits are wanted: the last of each row's `lengths` where none are named."""
         if logits_at is None and lengths is None:
             if not self.wants_last_column:
                 self.logits_at[...] = self.shape[2] - 1
-            self.wants_last_column = True
+                self.wants_last_column = True
             return
         self.wants_last_column = False
         if logits_at is not None:

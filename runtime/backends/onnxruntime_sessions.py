@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -100,11 +101,15 @@ class Block:
 
 
 class Binding:
-    """Arrays and device buffers bound to a session by address: kept alive here, read and written in place."""
+    """Arrays and device buffers bound to a session by address: kept alive here, read and written in place.
+
+    Attributes:
+        run: runs the session.
+    """
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
-        self.session = session
         self.binding = session.io_binding()
+        self.run: Callable[[], None] = partial(session.run_with_iobinding, self.binding)
         self.alive: dict[str, Any] = {}
 
     def inputs(self, values: Mapping[str, NDArray[Any] | onnxruntime.OrtValue]) -> None:
@@ -128,9 +133,6 @@ class Binding:
         """Let a run make these outputs on a device."""
         for name in names:
             self.binding.bind_output(name, device)
-
-    def run(self) -> None:
-        self.session.run_with_iobinding(self.binding)
 
     def made(self) -> list[onnxruntime.OrtValue]:
         """The outputs in the order of their binding."""

@@ -90,7 +90,7 @@ class Held:
         if frame is None or frame.shape != shape:
             self.give_frame()
             frame = self.frame = self.executor.spares.take(shape) or Frame(self.executor, shape)
-        frame.attach(self.caches, self.encoded, self.source_lengths, self.executor.tables(self.capacity))
+        frame.attach(self)
         return frame
 
     def give_frame(self) -> None:
@@ -108,7 +108,7 @@ class Held:
         frame.place(self.cache_lengths, self.longest)
         logits = frame.run()
         if lengths is None:
-            self.cache_lengths += input_ids.shape[1]
+            self.cache_lengths += frame.q_len
             self.longest += input_ids.shape[1]
         else:
             self.cache_lengths += lengths
