@@ -14,7 +14,9 @@ from edgeformer.exporter.ort_cpu.activations import FusedActivations
 from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.norms import SimplifiedNorms
-from edgeformer.exporter.ort_cpu.own_operators import OwnAttention, OwnBlockProducts
+from edgeformer.exporter.ort_cpu.own_attention import OwnAttention, OwnSourceAttention
+from edgeformer.exporter.ort_cpu.own_norms import OwnNorms
+from edgeformer.exporter.ort_cpu.own_products import OwnBlockProducts
 from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
@@ -33,9 +35,7 @@ from edgeformer.runtime import names
 PLAIN = {"int8": Recipe(8), "int4": Recipe(4), "int8-rows": Recipe(8)}
 
 
-def rewrite(
-    model: ir.Model, precision: str, recipe: Recipe | None = None, own_operators: bool = True
-) -> dict[str, ir.Model]:
+def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> dict[str, ir.Model]:
     """Rewrite a portable graph in place.
 
     Args:
@@ -43,7 +43,6 @@ def rewrite(
         precision: fp32, int8, int4, auto or int8-rows; fp16 and bf16 are fp32 until `StoredInHalf`, which is the last
             to see a graph.
         recipe: how weights in blocks are stored, where it is not plainly; auto without one leaves them as they are.
-        own_operators: whether operators may be those of `edgeformer.runtime.native`.
 
     Returns:
         the graphs that it needs beside it, by their roles.
@@ -60,8 +59,6 @@ def rewrite(
     if recipe is not None:
         products = RowQuantized() if precision == "int8-rows" else WeightOnly(recipe)
         passes += [products, RemoveUnusedNodesPass(), TablesInCodes(recipe)]
-    if own_operators:
-        passes += [OwnAttention(), OwnBlockProducts()]
     passes += [
         RemoveUnusedNodesPass(),
         CommonSubexpressionEliminationPass(),
@@ -74,3 +71,9 @@ def rewrite(
     for graph in (model, *beside.values()):
         lower_opset(graph)
     return beside
+
+
+def use_own_operators(model: ir.Model) -> None:
+    """Let a rewritten graph compute with operators of `edgeformer.runtime.native`, where they take what it has."""
+    passes = [OwnAttention(), OwnSourceAttention(), OwnNorms(), OwnBlockProducts()]
+    Sequential(*passes, RemoveUnusedNodesPass(), DeduplicateInitializersPass(), UnusedInputs())(model)

@@ -35,6 +35,9 @@ def make_ort_cpu(job: Job) -> Artifact:
         with job.rewriting("encoder"):
             if (long_encoder := in_blocks(graphs["encoder"])) is not None:
                 graphs[names.LONG_ENCODER] = long_encoder
+    for role, graph in graphs.items():
+        with job.rewriting(role):
+            ort_cpu.use_own_operators(graph)
     if precision in DTYPES:
         for role, graph in graphs.items():
             with job.rewriting(role):

@@ -19,7 +19,7 @@ def rewrite(model: ir.Model) -> dict[str, ir.Model]:
     Returns:
         the graphs that it needs beside it, by their roles. They stay in 32 bits: 16 cannot count positions.
     """
-    beside = ort_cpu.rewrite(model, "fp32", own_operators=False)
+    beside = ort_cpu.rewrite(model, "fp32")
     HalfPrecision()(model)
     return beside
 

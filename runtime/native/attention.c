@@ -55,14 +55,14 @@ AVX2 static void turn(const Attention *a, const float *x, int64_t position, floa
 AVX2 void write_caches(void *given, size_t part) {
     const Attention *a = given;
     const int64_t row = (int64_t)part / a->kv_heads, head = (int64_t)part % a->kv_heads, begin = first_position(a, row);
-    float *keys = a->key_cache + (int64_t)part * a->capacity * a->head_dim;
-    float *values = a->value_cache + (int64_t)part * a->capacity * a->head_dim;
+    float *keys = a->keys.data + row * a->keys.row + head * a->keys.head;
+    float *values = a->values.data + row * a->values.row + head * a->values.head;
     for (int64_t token = 0; token < a->q_len; token++) {
         const int64_t position = begin + token, at = row * a->q_len + token;
         const float *key = a->key + at * a->key_stride + head * a->head_dim;
         const float *value = a->value + at * a->value_stride + head * a->head_dim;
-        turn(a, key, position, 1.0f, keys + position * a->head_dim);
-        memcpy(values + position * a->head_dim, value, (size_t)a->head_dim * sizeof(float));
+        turn(a, key, position, 1.0f, keys + position * a->keys.token);
+        memcpy(values + position * a->values.token, value, (size_t)a->head_dim * sizeof(float));
     }
 }
 
@@ -107,11 +107,9 @@ AVX2 static inline __m256 exponential(__m256 x) {
     return _mm256_and_ps(_mm256_mul_ps(e, _mm256_castsi256_ps(exponent)), seen);
 }
 
-AVX2 static inline float sum_of(__m256 x) { return _mm_cvtss_f32(sums_of(x, x, x, x)); }
-
 /* Adds the values of a block, weighted, to `width` vectors of some rows' results. */
-AVX2 static SPECIALIZED void value_tile(const float *weights, const float *values, int64_t keys, int64_t head_dim,
-                                        float *results, const int rows, const int width) {
+AVX2 static SPECIALIZED void value_tile(const float *weights, const float *values, int64_t step, int64_t keys,
+                                        int64_t head_dim, float *results, const int rows, const int width) {
     __m256 sums[2][4];
     for (int r = 0; r < rows; r++)
         for (int w = 0; w < width; w++) sums[r][w] = _mm256_loadu_ps(results + r * head_dim + w * VECTOR);
@@ -120,7 +118,7 @@ AVX2 static SPECIALIZED void value_tile(const float *weights, const float *value
         for (int r = 0; r < rows; r++) weight[r] = _mm256_broadcast_ss(weights + r * KEYS + k);
 #pragma GCC unroll 4
         for (int w = 0; w < width; w++) {
-            const __m256 value = _mm256_loadu_ps(values + k * head_dim + w * VECTOR);
+            const __m256 value = _mm256_loadu_ps(values + k * step + w * VECTOR);
 #pragma GCC unroll 2
             for (int r = 0; r < rows; r++) sums[r][w] = _mm256_fmadd_ps(weight[r], value, sums[r][w]);
         }
@@ -129,12 +127,12 @@ AVX2 static SPECIALIZED void value_tile(const float *weights, const float *value
         for (int w = 0; w < width; w++) _mm256_storeu_ps(results + r * head_dim + w * VECTOR, sums[r][w]);
 }
 
-AVX2 static SPECIALIZED void add_values(const float *weights, const float *values, int64_t keys, int64_t head_dim,
-                                        float *results, const int rows) {
+AVX2 static SPECIALIZED void add_values(const float *weights, const float *values, int64_t step, int64_t keys,
+                                        int64_t head_dim, float *results, const int rows) {
     int64_t i = 0;
     for (; i + 4 * VECTOR <= head_dim; i += 4 * VECTOR)
-        value_tile(weights, values + i, keys, head_dim, results + i, rows, 4);
-    for (; i < head_dim; i += VECTOR) value_tile(weights, values + i, keys, head_dim, results + i, rows, 1);
+        value_tile(weights, values + i, step, keys, head_dim, results + i, rows, 4);
+    for (; i < head_dim; i += VECTOR) value_tile(weights, values + i, step, keys, head_dim, results + i, rows, 1);
 }
 
 /* The rows of one part: what their softmax needs so far, and their results. */
@@ -163,10 +161,10 @@ AVX2 static void weigh(Part *part, int row, int64_t keys, int64_t head_dim) {
 }
 
 /* Scores of all rows with a block of keys; those behind its end are not seen. */
-AVX2 static void score(Part *part, int rows, const float *keys, int64_t count, int64_t head_dim) {
+AVX2 static void score(Part *part, int rows, const float *keys, int64_t step, int64_t count, int64_t head_dim) {
     for (int64_t k = 0; k < count; k += 4) {
         const float *four[4];
-        for (int i = 0; i < 4; i++) four[i] = keys + least(k + i, count - 1) * head_dim;
+        for (int i = 0; i < 4; i++) four[i] = keys + least(k + i, count - 1) * step;
         int row = 0;
         for (; row + 2 <= rows; row += 2)
             score_tile(part->queries + row * head_dim, four, head_dim, part->scores + row * KEYS + k, 2);
@@ -184,10 +182,11 @@ AVX2 void attend(void *given, size_t number) {
     const int64_t head_in_group = (left /= by_tokens) % by_heads * a->heads_each;
     const int64_t shared = left / by_heads, row = shared / a->kv_heads, kv_head = shared % a->kv_heads;
     const int64_t heads = least(a->heads_each, group - head_in_group), tokens = least(a->tokens_each, a->q_len - token);
-    const int64_t first_head = kv_head * group + head_in_group, first = first_position(a, row) + token;
+    const int64_t first_head = kv_head * group + head_in_group;
+    const int64_t first = a->lengths == NULL ? first_position(a, row) + token : 0;
     const int rows = (int)(heads * tokens);
-    const float *keys = a->key_cache + shared * a->capacity * head_dim;
-    const float *values = a->value_cache + shared * a->capacity * head_dim;
+    const float *keys = a->keys.data + row * a->keys.row + kv_head * a->keys.head;
+    const float *values = a->values.data + row * a->values.row + kv_head * a->values.head;
     Part part;
     for (int r = 0; r < rows; r++) {
         const int64_t t = r / heads, head = first_head + r % heads;
@@ -196,30 +195,32 @@ AVX2 void attend(void *given, size_t number) {
         part.largest[r] = HIDDEN, part.sums[r] = 0;
     }
     memset(part.results, 0, (size_t)(rows * head_dim) * sizeof(float));
-    const int64_t end = first + tokens; /* of the keys that any row sees */
+    const int64_t end = a->lengths == NULL ? first + tokens : a->lengths[row]; /* of the keys that any row sees */
     const int64_t begin = a->window > 0 && first + 1 > a->window ? (first + 1 - a->window) / KEYS * KEYS : 0;
     for (int64_t block = begin; block < end; block += KEYS) {
         const int64_t count = least(KEYS, end - block), padded = (count + VECTOR - 1) / VECTOR * VECTOR;
-        score(&part, rows, keys + block * head_dim, count, head_dim);
+        score(&part, rows, keys + block * a->keys.token, a->keys.token, count, head_dim);
         for (int r = 0; r < rows; r++) {
             float *scores = part.scores + r * KEYS;
-            const int64_t position = first + r / heads, hidden = a->window > 0 ? position + 1 - a->window - block : 0;
+            const int64_t position = a->lengths == NULL ? first + r / heads : end - 1;
+            const int64_t hidden = a->window > 0 ? position + 1 - a->window - block : 0;
             for (int64_t k = 0; k < least(hidden, count); k++) scores[k] = HIDDEN;
             for (int64_t k = position + 1 - block > 0 ? position + 1 - block : 0; k < padded; k++) scores[k] = HIDDEN;
             weigh(&part, r, padded, head_dim);
         }
+        const float *of_block = values + block * a->values.token;
         int r = 0;
         for (; r + 2 <= rows; r += 2)
-            add_values(part.scores + r * KEYS, values + block * head_dim, count, head_dim, part.results + r * head_dim,
+            add_values(part.scores + r * KEYS, of_block, a->values.token, count, head_dim, part.results + r * head_dim,
                        2);
         if (r < rows)
-            add_values(part.scores + r * KEYS, values + block * head_dim, count, head_dim, part.results + r * head_dim,
+            add_values(part.scores + r * KEYS, of_block, a->values.token, count, head_dim, part.results + r * head_dim,
                        1);
     }
     for (int r = 0; r < rows; r++) {
         const int64_t t = r / heads, head = first_head + r % heads;
         float *y = a->y + (row * a->q_len + token + t) * a->heads * head_dim + head * head_dim;
-        const float share = 1.0f / part.sums[r];
+        const float share = part.sums[r] > 0 ? 1.0f / part.sums[r] : 0; /* of a source of no tokens */
         for (int64_t i = 0; i < head_dim; i++) y[i] = part.results[r * head_dim + i] * share;
     }
 }

@@ -121,8 +121,10 @@ static Status *compute(void *given, Context *context) {
     void *result;
     TRY(TENSOR_DATA(y, &result));
     a.y = result;
-    TRY(present(context, 1, cache_shape, data[PAST_KEY], &a.key_cache));
-    TRY(present(context, 2, cache_shape, data[PAST_VALUE], &a.value_cache));
+    a.keys.token = head_dim, a.keys.head = a.capacity * head_dim, a.keys.row = kv_heads * a.keys.head;
+    a.values = a.keys;
+    TRY(present(context, 1, cache_shape, data[PAST_KEY], &a.keys.data));
+    TRY(present(context, 2, cache_shape, data[PAST_VALUE], &a.values.data));
     if (a.batch * a.q_len == 0) return NULL;
     const size_t parts = plan_attention(&a);
     const int64_t multiplications = 2 * a.batch * heads * head_dim * a.q_len * (a.is_first ? (total + 1) / 2 : total);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define INTERFACE 17
+#define WITH_REFERENCES 24 /* the first that has SHAPE_REFERENCE */
 
 typedef void *const *Functions;
 typedef struct Status Status; /* NULL where all went well */
@@ -23,7 +24,7 @@ typedef struct {
     const char *(*version_string)(void);
 } Base;
 
-enum { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6 }; /* types of elements */
+enum { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6, INT64 = 7 }; /* types of elements */
 
 typedef struct Operator {
     uint32_t version;
@@ -65,6 +66,7 @@ typedef struct Operator {
 #define OUTPUT AT(91, Status *(*)(Context *, size_t, const int64_t *, size_t, Value **))
 #define RELEASE_TYPE_AND_SHAPE AT(99, void (*)(void *))
 #define CONSTANT_INPUT AT(249, Status *(*)(const Info *, size_t, int *, const Value **))
+#define SHAPE_REFERENCE AT(414, Status *(*)(const Value *, int *, const int64_t **, size_t *))
 #define PARALLEL_FOR AT(274, Status *(*)(const Context *, void (*)(void *, size_t), size_t, size_t, void *))
 
 #endif

@@ -5,6 +5,7 @@
 #include "row_products.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -12,13 +13,28 @@ enum { RUNTIME_EXCEPTION = 6 };
 
 Functions functions;
 
+static const Operator *const operators[] = {
+    &row_quantized_matmul, &block_quantized_matmul,  &group_query_attention, &source_attention,
+    &self_attention,       &add_layer_normalization, &add_rms_normalization,
+};
+
 Status *fail(const char *operator, const char *message) {
     char whole[256];
     snprintf(whole, sizeof whole, "%s: %s", operator, message);
     return CREATE_STATUS(RUNTIME_EXCEPTION, whole); /* which keeps a copy */
 }
 
+static int has_references; /* whether shapes can be read where they are, and need not be copied to the heap first */
+
 Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank) {
+    if (has_references) {
+        const int64_t *shape;
+        int type;
+        TRY(SHAPE_REFERENCE(value, &type, &shape, rank));
+        if (*rank > MOST_DIMENSIONS) return fail("edgeformer", "an input has too many axes");
+        if (*rank > 0) memcpy(dimensions, shape, *rank * sizeof *shape);
+        return NULL;
+    }
     void *info;
     TRY(TYPE_AND_SHAPE(value, &info));
     Status *status = RANK(info, rank);
@@ -61,14 +77,16 @@ EXPORTED const char *edgeformer_instructions(void) {
 EXPORTED Status *RegisterCustomOps(void *options, const Base *base) {
     static void *domain; /* lasts as long as the library: sessions keep pointers into it */
     if (edgeformer_instructions() == NULL) return NULL;
-    functions = base->functions(INTERFACE);
-    if (functions == NULL) return NULL; /* an ONNX Runtime older than the interface */
+    int major = 0, minor = 0; /* of the version, which is that of the interface: an older one complains when asked */
+    sscanf(base->version_string(), "%d.%d", &major, &minor);
+    if (major < 1 || (major == 1 && minor < INTERFACE)) return NULL;
+    has_references = major > 1 || minor >= WITH_REFERENCES;
+    functions = base->functions(has_references ? WITH_REFERENCES : INTERFACE);
+    if (functions == NULL) return NULL;
     if (domain == NULL) {
         void *made;
         TRY(CREATE_DOMAIN("edgeformer", &made));
-        TRY(ADD_OPERATOR(made, &row_quantized_matmul));
-        TRY(ADD_OPERATOR(made, &block_quantized_matmul));
-        TRY(ADD_OPERATOR(made, &group_query_attention));
+        for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) TRY(ADD_OPERATOR(made, operators[i]));
         domain = made;
     }
     return ADD_DOMAIN(options, domain);

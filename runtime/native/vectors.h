@@ -43,6 +43,12 @@ AVX2 static inline float largest_of(__m256 x) {
     return _mm_cvtss_f32(_mm_max_ss(pair, _mm_movehdup_ps(pair)));
 }
 
+AVX2 static inline float sum_of(__m256 x) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
 /* Four bytes, as often as a register has room for them. */
 AVX2 static inline __m256i quad_avx2(const void *bytes) {
     int32_t quad;

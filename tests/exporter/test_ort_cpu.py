@@ -13,7 +13,7 @@ import pytest
 from onnx_ir.passes import InPlacePass, PassError, PreconditionError
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from edgeformer.exporter.ort_cpu import rewrite
+from edgeformer.exporter.ort_cpu import rewrite, use_own_operators
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT, is_write
 from edgeformer.exporter.ort_cpu.block_codes import Scheme, quantize
 from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
@@ -383,8 +383,10 @@ def test_rewritten_graphs_have_the_operators_that_they_should(
     tiny_bundle: Path, precision: str, sizes: names.Sizes
 ) -> None:
     encoder, decoder = read(tiny_bundle, "encoder"), read(tiny_bundle, "decoder")
-    rewrite(encoder, precision)
-    rewrite(decoder, precision)
+    for model in (encoder, decoder):
+        rewrite(model, precision)
+        assert operators(model)["MultiHeadAttention"] == 2
+        use_own_operators(model)
     for model, products in ((encoder, 9), (decoder, 13)):
         own = 2 if precision == "int4" else 0  # the weights whose inputs are no multiple of 64 stay with ONNX Runtime
         counts = operators(model)
@@ -394,7 +396,9 @@ def test_rewritten_graphs_have_the_operators_that_they_should(
     for model in (encoder, decoder):
         counts = operators(model)
         assert counts["Attention"] == counts["TensorScatter"] == 0
-        assert counts["MultiHeadAttention"] == 2
+        assert counts["MultiHeadAttention"] == counts["LayerNormalization"] == 0
+        assert counts["SelfAttention" if model is encoder else "SourceAttention"] == 2
+        assert counts["AddLayerNormalization"] == (4 if model is encoder else 6)
         assert (counts["MatMul"] == 0) == (precision != "fp32")
         own = {DOMAIN: 1} if model.functions else {}
         assert dict(model.opset_imports) == {"": 21, MICROSOFT: 1} | own

@@ -14,7 +14,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from edgeformer.exporter.exporting import export_module
 from edgeformer.exporter.onnx_graphs import export_step
 from edgeformer.exporter.optimizing import optimize_bundle
-from edgeformer.exporter.ort_cpu import rewrite
+from edgeformer.exporter.ort_cpu import rewrite, use_own_operators
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.wanted_early import WantedEarly
@@ -125,6 +125,7 @@ def test_angles_that_depend_on_the_longest_row_stay_in_the_graph(graph: ir.Model
 
 def test_windows_and_rotations_are_the_kernels_own(graph: ir.Model) -> None:
     assert set(rewrite(graph, "fp32")) == {names.ROTATION}
+    use_own_operators(graph)
     kernels = only(graph, "GroupQueryAttention")
     assert [node.attributes["local_window_size"].value for node in kernels] == [-1, 4, 4]
     assert all(node.attributes["do_rotary"].value == 1 for node in kernels)

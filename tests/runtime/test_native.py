@@ -13,29 +13,15 @@ from onnx_ir.passes import Sequential
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from edgeformer.exporter.ort_cpu.block_codes import Scheme, quantize
-from edgeformer.exporter.ort_cpu.own_operators import OwnAttention, OwnBlockProducts
+from edgeformer.exporter.ort_cpu.own_attention import OwnAttention
+from edgeformer.exporter.ort_cpu.own_products import OwnBlockProducts
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
 from edgeformer.runtime import native
 
-Array = NDArray[Any]
-Arrays = dict[str, Array]
-MICROSOFT = "com.microsoft"
+from .native_sessions import MICROSOFT, Array, Arrays, run, session
 
 pytestmark = pytest.mark.skipif(native.instructions() is None, reason=f"own operators: {native.unused()}")
-
-
-def session(model: ir.Model, own: bool, threads: int = 2) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
-    if own:
-        native.register(options)
-    return onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), options, ["CPUExecutionProvider"])
-
-
-def run(model: ir.Model, given: Arrays, own: bool) -> list[NDArray[np.float32]]:
-    found: list[NDArray[np.float32]] = session(model, own).run(None, given)
-    return found
 
 
 # Products by rows
