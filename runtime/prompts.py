@@ -38,7 +38,7 @@ class Prompt:
     @property
     def is_ragged(self) -> bool:
         """Whether some ids are padding."""
-        return bool(self.lengths.min() < self.ids.shape[1])
+        return bool(min(self.lengths.tolist()) < self.ids.shape[1])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,14 +109,11 @@ class Limits:
 
     def has_end(self, tokens: Ints) -> bool:
         """Whether any of some tokens, (n,), ends a text."""
-        return any(token in self.ends for token in tokens.tolist())
+        return not set(self.ends).isdisjoint(tokens.tolist())
 
     def is_end(self, tokens: Ints) -> NDArray[np.bool_]:
-        """Which tokens end a text, in the shape of `tokens`."""
-        ended = np.zeros(tokens.shape, np.bool_)
-        for end in self.ends:
-            ended |= tokens == end
-        return ended
+        """Which of some tokens, (n,), end a text."""
+        return np.array([token in self.ends for token in tokens.tolist()], np.bool_)
 
 
 class History:

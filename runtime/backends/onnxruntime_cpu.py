@@ -215,7 +215,7 @@ class OnnxRuntimeRows(SteppingRows):
             written = self.block.array[:, :, :, : self.longest]
             written[:, moved] = written[:, rows[moved]]
             self.cache_lengths = self.cache_lengths[rows]
-            self.longest = int(self.cache_lengths.max())
+            self.longest = max(self.cache_lengths.tolist())
 
     def resize(self, rows: Ints, capacity: int) -> None:
         """Go on with more rows or fewer."""
