@@ -1,0 +1,166 @@
+/* Attention in vectors of VECTOR numbers: included by attention.c for each kind of register, behind the macros that say
+   what is done with one. */
+
+/* exp(x) for x up to 0, within 2 units in the last place; 0 for what is below -87. */
+TARGET static inline Vector FORM(exponential)(Vector x) {
+    const Vector lowest = REPEAT(-87.0f), bounded = LARGER(x, lowest);
+    const Vector n = WHOLE(MULTIPLY(bounded, REPEAT(1.44269504f)));
+    Vector r = SUBTRACT_PRODUCT(n, REPEAT(0.693359375f), bounded); /* ln 2 in two parts */
+    r = SUBTRACT_PRODUCT(n, REPEAT(-2.12194440e-4f), r);
+    Vector e = REPEAT(1.0f / 720);
+    const float terms[] = {1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}; /* Taylor's, |r| < 0.35 */
+#pragma GCC unroll 6
+    for (int i = 0; i < 6; i++) e = MULTIPLY_ADD(e, r, REPEAT(terms[i]));
+    return ZERO_BELOW(x, lowest, MULTIPLY(e, TWO_TO(n)));
+}
+
+/* Turns a block's scores of one row into weights, relative to the largest score so far. */
+TARGET static void FORM(weigh)(Part *part, int64_t row, int64_t keys, int64_t head_dim) {
+    float *scores = part->scores + row * KEYS, *results = part->results + row * head_dim;
+    Vector most = REPEAT(part->largest[row]), sum = REPEAT(0);
+    for (int64_t k = 0; k < keys; k += VECTOR) most = LARGER(most, LOAD(scores + k));
+    const float largest = LARGEST(most);
+    const Vector offset = REPEAT(largest);
+    for (int64_t k = 0; k < keys; k += VECTOR) {
+        const Vector weights = FORM(exponential)(SUBTRACT(LOAD(scores + k), offset));
+        STORE(scores + k, weights);
+        sum = ADD(sum, weights);
+    }
+    if (largest > part->largest[row]) {
+        const Vector kept = FORM(exponential)(REPEAT(part->largest[row] - largest));
+        float first[VECTOR];
+        STORE(first, kept);
+        part->sums[row] *= first[0], part->largest[row] = largest;
+        for (int64_t i = 0; i < head_dim; i += VECTOR) STORE(results + i, MULTIPLY(LOAD(results + i), kept));
+    }
+    part->sums[row] += SUM(sum);
+}
+
+/* A product of matrices, or what it adds to c: a (rows, depth) times b (depth, columns). */
+typedef struct {
+    const float *a, *b;
+    float *c;
+    int64_t a_step, b_step, c_step, depth; /* floats from a row to the next */
+    int adds;
+} FORM(Matrices);
+
+TARGET static SPECIALIZED void FORM(tile)(const FORM(Matrices) * m, int64_t row, int64_t column, const int rows,
+                                          const int vectors) {
+    const float *a = m->a + row * m->a_step, *b = m->b + column;
+    float *c = m->c + row * m->c_step + column;
+    Vector sums[TOGETHER][VECTORS];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) sums[r][v] = m->adds ? LOAD(c + r * m->c_step + v * VECTOR) : REPEAT(0);
+    for (int64_t i = 0; i < m->depth; i++, b += m->b_step) {
+        Vector of_row[VECTORS];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) of_row[v] = LOAD(b + v * VECTOR);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            const Vector factor = REPEAT(a[r * m->a_step + i]);
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++) {
+                sums[r][v] = MULTIPLY_ADD(factor, of_row[v], sums[r][v]);
+                IN_REGISTER(sums[r][v]); /* keeps the order, in which registers are enough */
+            }
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) STORE(c + r * m->c_step + v * VECTOR, sums[r][v]);
+}
+
+TARGET static SPECIALIZED void FORM(columns)(const FORM(Matrices) * m, int64_t row, int64_t count, const int rows) {
+    int64_t column = 0;
+    for (; column + VECTORS * VECTOR <= count; column += VECTORS * VECTOR) FORM(tile)(m, row, column, rows, VECTORS);
+    for (; column < count; column += VECTOR) FORM(tile)(m, row, column, rows, 1);
+}
+
+#define CASE(rows)                                                                                                     \
+    case rows:                                                                                                         \
+        FORM(columns)(m, row, count, rows);                                                                            \
+        break;
+
+TARGET static void FORM(multiply)(const FORM(Matrices) * m, int64_t all, int64_t count) {
+    for (int64_t row = 0, rows; row < all; row += rows) {
+        rows = rows_each(all - row, TOGETHER);
+        switch (rows) {
+            CASE(1)
+            CASE(2)
+            CASE(3)
+            CASE(4)
+            CASE(5)
+            CASE(6)
+        }
+    }
+}
+
+#undef CASE
+
+/* Scores of all rows with a block of keys, `padded` of them; those behind its end are not seen. */
+TARGET static void FORM(score)(Part *part, int64_t rows, const float *keys, int64_t step, int64_t count, int64_t padded,
+                               int64_t head_dim) {
+    for (int64_t k = 0; k < padded; k += VECTOR) {
+        const float *some[VECTOR];
+        for (int64_t i = 0; i < head_dim; i += VECTOR) {
+            for (int64_t j = 0; j < VECTOR; j++) some[j] = keys + least(k + j, count - 1) * step + i;
+            FORM(turn_square)(some, part->turned + i * KEYS + k);
+        }
+    }
+    const FORM(Matrices) m = {part->queries, part->turned, part->scores, head_dim, KEYS, KEYS, head_dim, 0};
+    FORM(multiply)(&m, rows, padded);
+}
+
+TARGET static void FORM(attend)(const Attention *a, size_t number) {
+    const int64_t head_dim = a->head_dim, group = a->heads / a->kv_heads;
+    const int64_t by_tokens = (a->q_len + a->tokens_each - 1) / a->tokens_each;
+    const int64_t by_heads = (group + a->heads_each - 1) / a->heads_each;
+    int64_t left = (int64_t)number; /* of (batch, kv_heads, by_heads, by_tokens), with the longest texts first */
+    const int64_t token = (by_tokens - 1 - left % by_tokens) * a->tokens_each;
+    const int64_t head_in_group = (left /= by_tokens) % by_heads * a->heads_each;
+    const int64_t shared = left / by_heads, row = shared / a->kv_heads, kv_head = shared % a->kv_heads;
+    const int64_t heads = least(a->heads_each, group - head_in_group), tokens = least(a->tokens_each, a->q_len - token);
+    const int64_t first_head = kv_head * group + head_in_group, rows = heads * tokens;
+    const int64_t first = a->lengths == NULL ? first_position(a, row) + token : 0;
+    const float *keys = a->keys.data + row * a->keys.row + kv_head * a->keys.head;
+    const float *values = a->values.data + row * a->values.row + kv_head * a->values.head;
+    Part part;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t t = r / heads, head = first_head + r % heads;
+        const float *query = a->query + (row * a->q_len + token + t) * a->query_stride + head * head_dim;
+        turn(a, query, first + t, a->scale, part.queries + r * head_dim);
+        part.largest[r] = HIDDEN, part.sums[r] = 0;
+    }
+    memset(part.results, 0, (size_t)(rows * head_dim) * sizeof(float));
+    const int64_t end = a->lengths == NULL ? first + tokens : a->lengths[row]; /* of the keys that any row sees */
+    const int64_t begin = a->window > 0 && first + 1 > a->window ? (first + 1 - a->window) / KEYS * KEYS : 0;
+    for (int64_t block = begin; block < end; block += KEYS) {
+        const int64_t count = least(KEYS, end - block), padded = (count + VECTOR - 1) / VECTOR * VECTOR;
+        const float *of_block = keys + block * a->keys.token;
+        if (a->q_len == 1)
+            score_each(&part, (int)rows, of_block, a->keys.token, count, head_dim);
+        else
+            FORM(score)(&part, rows, of_block, a->keys.token, count, padded, head_dim);
+        for (int64_t r = 0; r < rows; r++) {
+            float *scores = part.scores + r * KEYS;
+            const int64_t position = a->lengths == NULL ? first + r / heads : end - 1;
+            const int64_t hidden = a->window > 0 ? position + 1 - a->window - block : 0;
+            for (int64_t k = 0; k < least(hidden, count); k++) scores[k] = HIDDEN;
+            for (int64_t k = position + 1 - block > 0 ? position + 1 - block : 0; k < padded; k++) scores[k] = HIDDEN;
+            FORM(weigh)(&part, r, padded, head_dim);
+        }
+        const FORM(Matrices) m = {
+            part.scores, values + block * a->values.token, part.results, KEYS, a->values.token, head_dim, count, 1};
+        FORM(multiply)(&m, rows, head_dim);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t t = r / heads, head = first_head + r % heads;
+        float *y = a->y + (row * a->q_len + token + t) * a->heads * head_dim + head * head_dim;
+        const float share = part.sums[r] > 0 ? 1.0f / part.sums[r] : 0; /* of a source of no tokens */
+        for (int64_t i = 0; i < head_dim; i += VECTOR)
+            STORE(y + i, MULTIPLY(LOAD(part.results + r * head_dim + i), REPEAT(share)));
+    }
+}
