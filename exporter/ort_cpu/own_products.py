@@ -1,8 +1,9 @@
-"""Products with weights of 4 bits by an operator of our own.
+"""Products with weights of 4 or 8 bits by an operator of our own.
 
     MatMulNBits(x, codes, scales, bias)        becomes        BlockQuantizedMatMul(x, codes, scales, bias)
 
-with codes and scales in the order in which that reads them.
+with codes and scales in the order in which that reads them. A product whose codes are a table's as well stays what it
+is, so that they are kept once.
 """
 
 from __future__ import annotations
@@ -16,16 +17,23 @@ from onnx_ir.passes import InPlacePass, PassResult
 from edgeformer.exporter.ort_cpu.attention import MICROSOFT
 from edgeformer.exporter.ort_cpu.matching import constant, register, take_over
 from edgeformer.exporter.ort_cpu.own_operators import COLUMNS, DOMAIN, QUAD, carry, function_of, passed_on
+from edgeformer.exporter.ort_cpu.weight_only import INT8_ARITHMETIC
 
-CHUNK, HALF_CHUNK, OCTET = 64, 32, 2 * QUAD  # two inputs of 4 bits share a byte
+SIZES = ("K", "N", "block_size", "bits")
+CHUNK, HALF_CHUNK = 64, 32  # activations that are rounded together, and the smallest block
 
 
 class OwnBlockProducts(InPlacePass):
-    """Ensures: no MatMulNBits has 4 bits, no zero points, and a weight whose sizes are multiples of 16 and 64."""
+    """Ensures: no MatMulNBits has codes of its own, no zero points, and sizes that are multiples of 16 and 64."""
 
     def call(self, model: ir.Model) -> PassResult:
         graph = model.graph
-        found = [node for node in graph if node.op_type == "MatMulNBits" and can_be_own_product(node)]
+        tables = [constant(node.inputs[0]) for node in graph if node.op_type == "GatherBlockQuantized"]
+        found = [
+            node for node in graph
+            if node.op_type == "MatMulNBits" and can_be_own_product(node)
+            and not any(are_the_same(constant(node.inputs[1]), table) for table in tables)
+        ]  # fmt: skip
         for node in found:
             self.rewrite(graph, node)
         if found:
@@ -33,10 +41,10 @@ class OwnBlockProducts(InPlacePass):
         return PassResult(model, modified=bool(found))
 
     def rewrite(self, graph: ir.Graph, node: ir.Node) -> None:
-        k, n, block = (node.attributes[name].as_int() for name in ("K", "N", "block_size"))
+        k, n, block, bits = (node.attributes[name].as_int() for name in SIZES)
         codes, scales = (tensor.numpy() for value in node.inputs[1:3] if (tensor := constant(value)) is not None)
         name = str(node.inputs[1].name if node.inputs[1] is not None else node.name)
-        tiles = codes.reshape(n // COLUMNS, COLUMNS, k // OCTET, QUAD).transpose(0, 2, 1, 3)
+        tiles = codes.reshape(n // COLUMNS, COLUMNS, -1, QUAD).transpose(0, 2, 1, 3)
         by_column = scales.reshape(n // COLUMNS, COLUMNS, k // block).transpose(0, 2, 1)
         bias = node.inputs[5] if len(node.inputs) > 5 else None
         inputs = [
@@ -46,7 +54,7 @@ class OwnBlockProducts(InPlacePass):
             bias or register(graph, f"{name}.bias", np.zeros(n, np.float32)),
         ]
         attributes: dict[str, int | list[int]] = {
-            "K": k, "N": n, "block_size": block, "codes_shape": [n, k // block, block // 2],
+            "K": k, "N": n, "block_size": block, "bits": bits, "codes_shape": [n, k // block, block * bits // 8],
             "scales_shape": [n, k // block],
         }  # fmt: skip
         new = ir.node("BlockQuantizedMatMul", inputs, attributes, domain=DOMAIN, name=node.name)
@@ -56,15 +64,22 @@ class OwnBlockProducts(InPlacePass):
 
 
 def can_be_own_product(node: ir.Node) -> bool:
-    k, n, bits, block = (node.attributes[name].as_int() for name in ("K", "N", "bits", "block_size"))
+    k, n, block, bits = (node.attributes[name].as_int() for name in SIZES)
     whole = n % COLUMNS == 0 and k % CHUNK == 0 and (block == HALF_CHUNK or block % CHUNK == 0)
     zero_points = len(node.inputs) > 3 and node.inputs[3] is not None
-    return bits == 4 and whole and not zero_points
+    return bits in (4, 8) and whole and not zero_points
+
+
+def are_the_same(codes: ir.TensorProtocol | None, table: ir.TensorProtocol | None) -> bool:
+    """Whether two tensors have the same numbers, whatever their shapes: a file holds them once."""
+    if codes is None or table is None or codes.nbytes != table.nbytes:
+        return False
+    return np.array_equal(codes.numpy().reshape(-1), table.numpy().reshape(-1))
 
 
 def block_product_function(opset: int) -> ir.Function:
     x, codes, scales, bias = inputs = [ir.val(name) for name in ("x", "codes", "scales", "bias")]
-    kinds = dict.fromkeys(("K", "N", "block_size"), ir.AttributeType.INT)
+    kinds = dict.fromkeys(SIZES, ir.AttributeType.INT)
     shapes = dict.fromkeys(("codes_shape", "scales_shape"), ir.AttributeType.INTS)
     nodes: list[ir.Node] = []
 
@@ -79,7 +94,7 @@ def block_product_function(opset: int) -> ir.Function:
         turned = then("Transpose", [value], [ir.AttrInt64s("perm", order)])
         wanted = then("Constant", [], [ir.RefAttr("value_ints", shape, ir.AttributeType.INTS)])
         by_column.append(then("Reshape", [turned, wanted], []))
-    given = [*passed_on(kinds), ir.AttrInt64("bits", 4), ir.AttrInt64("accuracy_level", 4)]
+    given = [*passed_on(kinds), ir.AttrInt64("accuracy_level", INT8_ARITHMETIC)]
     y = then("MatMulNBits", [x, *by_column, None, None, bias], given, MICROSOFT)
     y.name = "y"
     return function_of("BlockQuantizedMatMul", inputs, nodes, [y], kinds | shapes, opset)

@@ -3,7 +3,7 @@
 Where they are built and the processor has what they need, they take the place of functions that graphs carry under the
 same names, made of ONNX Runtime's own operators. What they save is time; what they compute each source file says. They
 are built when the package is installed with a C compiler at hand. The environment variable EDGEFORMER_NATIVE=0
-leaves them unused.
+leaves them unused, and avx2 has them compute with those instructions alone.
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int attention_runs_here(void) { return has_avx2(); }
 
 size_t plan_attention(Attention *a) {
+    static int has_wide = -1; /* until it is known */
+    if (has_wide < 0) has_wide = has_avx512();
+    a->is_wide = has_wide && a->head_dim % 16 == 0;
     const int64_t group = a->heads / a->kv_heads;
     a->heads_each = least(group, ROWS);
     a->tokens_each = least(a->q_len, ROWS / a->heads_each);
@@ -190,7 +193,6 @@ AVX512 static void turn_square_avx512(const float *const keys[16], float *turned
 #define ZERO_BELOW(x, least, y) _mm256_and_ps(y, _mm256_cmp_ps(x, least, _CMP_GE_OQ))
 #define SUM(x) sum_of(x)
 #define LARGEST(x) largest_of(x)
-#define IN_REGISTER(x) __asm__("" : "+x"(x))
 #include "attention_form.h"
 
 #undef FORM
@@ -212,7 +214,6 @@ AVX512 static void turn_square_avx512(const float *const keys[16], float *turned
 #undef ZERO_BELOW
 #undef SUM
 #undef LARGEST
-#undef IN_REGISTER
 
 #define FORM(name) name##_avx512
 #define TARGET AVX512
@@ -234,12 +235,11 @@ AVX512 static void turn_square_avx512(const float *const keys[16], float *turned
 #define ZERO_BELOW(x, least, y) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, least, _CMP_GE_OQ), y)
 #define SUM(x) _mm512_reduce_add_ps(x)
 #define LARGEST(x) _mm512_reduce_max_ps(x)
-#define IN_REGISTER(x) __asm__("" : "+v"(x))
 #include "attention_form.h"
 
 void attend(void *given, size_t part) {
     const Attention *a = given;
-    if (has_avx512() && a->head_dim % 16 == 0)
+    if (a->is_wide)
         attend_avx512(given, part);
     else
         attend_avx2(given, part);

@@ -29,7 +29,8 @@ typedef struct {
     int is_first;    /* caches are empty: rows begin at 0, whatever their lengths */
     int interleaved; /* pairs that are turned are neighbours, and not half a head apart */
     float scale;
-    int64_t heads_each, tokens_each; /* of a part of the work, set by `plan_attention` */
+    int64_t heads_each, tokens_each; /* of a part of the work, set by `plan_attention`, as is */
+    int is_wide;                     /* whether registers have sixteen numbers */
 } Attention;
 
 int attention_runs_here(void);

@@ -63,7 +63,7 @@ TARGET static SPECIALIZED void FORM(tile)(const FORM(Matrices) * m, int64_t row,
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++) {
                 sums[r][v] = MULTIPLY_ADD(factor, of_row[v], sums[r][v]);
-                IN_REGISTER(sums[r][v]); /* keeps the order, in which registers are enough */
+                IN_REGISTER(sums[r][v]);
             }
         }
     }

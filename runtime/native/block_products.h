@@ -1,4 +1,4 @@
-/* Products with weights of 4 bits in blocks, by the instructions that the processor has. Activations are rounded to 8
+/* Products with weights of 4 or 8 bits in blocks, by the instructions that the processor has. Activations are rounded to 8
    bits on the way, each chunk of a row by its own largest value. */
 
 #ifndef EDGEFORMER_BLOCK_PRODUCTS_H
@@ -8,23 +8,27 @@
 
 #include <stdint.h>
 
-enum { CHUNK = 64, HALF_CHUNK = CHUNK / 2, OCTET = 2 * QUAD, MIDDLE = 8 };
+enum { CHUNK = 64, HALF_CHUNK = CHUNK / 2, OCTET = 2 * QUAD };
 
-/* y = activations * (codes - MIDDLE), times both scales, + bias. n is a multiple of COLUMNS, k of CHUNK and block. */
+/* y = activations * (codes - middle), times both scales, + bias. n is a multiple of COLUMNS, k of CHUNK and block. */
 typedef struct {
-    const int8_t *activations;      /* (rows, k), of each octet the even ones before the odd ones */
+    const int8_t *activations;      /* (rows, k); for 4 bits, of each octet the even ones before the odd ones */
     const float *activation_scales; /* (rows, k / CHUNK) */
-    const int32_t *offsets; /* (rows, k / block, block at most CHUNK): the sum of so many activations, times -MIDDLE */
-    const uint8_t *codes;   /* (n / COLUMNS, k / OCTET, COLUMNS, QUAD), two codes a byte, the even one low */
-    const float *scales;    /* (n / COLUMNS, k / block, COLUMNS) */
-    const float *bias;      /* (n,) */
-    float *y;               /* (rows, n) */
-    int64_t rows, n, k, block;
+    const int32_t *offsets; /* (rows, k / block, block at most CHUNK): the sum of so many activations, times -middle */
+    const uint8_t
+        *codes; /* (n / COLUMNS, k / QUAD, COLUMNS, QUAD), or of 4 bits (n / COLUMNS, k / OCTET, COLUMNS, QUAD),
+                               two a byte, the even one low; `middle` of them, 8 or 128, stands for 0 */
+    const float *scales; /* (n / COLUMNS, k / block, COLUMNS) */
+    const float *bias;   /* (n,) */
+    float *y;            /* (rows, n) */
+    int64_t rows, n, k, block, bits;
 } BlockProduct;
 
 typedef struct {
+    const char *name;
     /* One row: k codes, k / CHUNK scales, and offsets for blocks of so many inputs. */
-    void (*quantize)(const float *x, int8_t *codes, float *scales, int32_t *offsets, int64_t k, int64_t block);
+    void (*quantize)(const float *x, int8_t *codes, float *scales, int32_t *offsets, int64_t k, int64_t block,
+                     int64_t bits);
     /* Columns from `first` to before `end`, both multiples of COLUMNS, of all rows. */
     void (*multiply)(const BlockProduct *product, int64_t first, int64_t end);
 } BlockInstructions;

@@ -1,13 +1,16 @@
-/* BlockQuantizedMatMul of domain "edgeformer": a product with weights of 4 bits in blocks, activations rounded to 8
+/* BlockQuantizedMatMul of domain "edgeformer": a product with weights of 4 or 8 bits in blocks, activations rounded to 8
    bits in chunks of 64 on the way. Where this library does not run, it is the MatMulNBits that the function of its name
    has.
 
        x       float32 (..., k)
-       codes   uint8 (n / 16, k / 8, 16, 4), constant: of the weight (n, k), sixteen columns of the product with eight of
-               their inputs after one another, two to a byte, the first low; 8 stands for 0
+       codes   uint8, constant: of the weight (n, k), sixteen columns of the product with some of their inputs after one
+               another: (n / 16, k / 4, 16, 4) of 8 bits, where 128 stands for 0; (n / 16, k / 8, 16, 4) of 4 bits, two
+               to a byte, the first low, where 8 stands for 0
        scales  float32 (n / 16, k / block, 16), of the blocks
        bias    float32 (n,)
-       y       float32 (..., n) */
+       y       float32 (..., n)
+
+   Attribute: bits. */
 
 #include "block_products.h"
 #include "rows.h"
@@ -21,7 +24,7 @@ enum { X, CODES, SCALES, BIAS, INPUT_COUNT };
 /* One node's sizes. */
 typedef struct {
     const BlockInstructions *instructions;
-    int64_t n, k, block;
+    int64_t n, k, block, bits;
 } Kernel;
 
 typedef struct {
@@ -34,7 +37,7 @@ typedef struct {
 } Work;
 
 static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
-    int64_t codes[MOST_DIMENSIONS], scales[MOST_DIMENSIONS];
+    int64_t codes[MOST_DIMENSIONS], scales[MOST_DIMENSIONS], bits;
     size_t rank, scales_rank;
     int is_constant, scales_are;
     const Value *value, *of_blocks;
@@ -44,9 +47,13 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
     if (!is_constant || !scales_are) return fail(NAME, "codes and scales must be constant");
     TRY(shape_of(value, codes, &rank));
     TRY(shape_of(of_blocks, scales, &scales_rank));
-    if (rank != 4 || codes[1] * OCTET % CHUNK || codes[2] != COLUMNS || codes[3] != QUAD)
-        return fail(NAME, "codes must have the shape (n / 16, k / 8, 16, 4), and k be a multiple of 64");
-    const int64_t n = codes[0] * COLUMNS, k = codes[1] * OCTET;
+    TRY(INTEGER_ATTRIBUTE(info, "bits", &bits));
+    if (bits != 4 && bits != 8) return fail(NAME, "bits must be 4 or 8");
+    const int64_t n = codes[0] * COLUMNS, k = codes[1] * QUAD * 8 / bits;
+    if (rank != 4 || k % CHUNK || codes[2] != COLUMNS || codes[3] != QUAD)
+        return fail(NAME,
+                    "codes must have the shape (n / 16, k / 4, 16, 4), or of 4 bits (n / 16, k / 8, 16, 4), and k "
+                    "be a multiple of 64; optimize the bundle again if another version made it");
     if (scales_rank != 3 || scales[0] != codes[0] || scales[1] < 1 || scales[2] != COLUMNS)
         return fail(NAME, "scales must have the shape (n / 16, k / block, 16)");
     const int64_t block = k / scales[1];
@@ -54,7 +61,7 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
         return fail(NAME, "blocks must be 32 inputs, or a multiple of 64");
     Kernel *kernel = calloc(1, sizeof *kernel);
     if (kernel == NULL) return fail(NAME, "no memory");
-    *kernel = (Kernel){block_instructions_here(), n, k, block};
+    *kernel = (Kernel){block_instructions_here(), n, k, block, bits};
     *made = kernel;
     return NULL;
 }
@@ -76,7 +83,7 @@ static void quantize(Rows *rows, int64_t row, const float *x) {
     const Work *work = (const Work *)rows;
     const Kernel *kernel = work->kernel;
     kernel->instructions->quantize(x, work->activations + row * rows->k, work->scales + row * (rows->k / CHUNK),
-                                   work->offsets + row * offsets_each(kernel), rows->k, kernel->block);
+                                   work->offsets + row * offsets_each(kernel), rows->k, kernel->block, kernel->bits);
 }
 
 static void multiply(Rows *rows, int64_t first, int64_t end) {
@@ -98,14 +105,19 @@ static Status *compute(void *given, Context *context) {
                  .n = kernel->n,
                  .k = kernel->k,
                  .together = COLUMNS * GROUPS,
-                 .column_bytes = (size_t)kernel->k / 2,
+                 .column_bytes = (size_t)(kernel->k * kernel->bits / 8),
                  .row_bytes = (size_t)kernel->k + floats * sizeof(float),
                  .place = place,
                  .quantize = quantize,
                  .multiply = multiply},
         .kernel = kernel,
-        .product =
-            {.codes = codes, .scales = scales, .bias = bias, .n = kernel->n, .k = kernel->k, .block = kernel->block},
+        .product = {.codes = codes,
+                    .scales = scales,
+                    .bias = bias,
+                    .n = kernel->n,
+                    .k = kernel->k,
+                    .block = kernel->block,
+                    .bits = kernel->bits},
     };
     return multiply_rows(context, &work.rows);
 }

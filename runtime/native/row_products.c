@@ -72,7 +72,7 @@ AVX2 static SPECIALIZED void tile_avx2(const RowProduct *p, int64_t row, int64_t
                 for (int half = 0; half < 2; half++) {
                     const __m256i pairs = _mm256_maddubs_epi16(quad, of_halves[half]);
                     sums[s][r][half] = _mm256_add_epi32(sums[s][r][half], _mm256_madd_epi16(pairs, ones));
-                    __asm__("" : "+x"(sums[s][r][half])); /* keeps the order, in which registers are enough */
+                    IN_REGISTER(sums[s][r][half]);
                 }
             }
         }
@@ -120,7 +120,7 @@ AVX512 static SPECIALIZED void tile_avx512(const RowProduct *p, int64_t row, int
 #pragma GCC unroll 2
                 for (int g = 0; g < groups; g++) {
                     sums[s][r][g] = _mm512_dpbusd_epi32(sums[s][r][g], quad, of_columns[g]);
-                    __asm__("" : "+v"(sums[s][r][g])); /* keeps the order, in which registers are enough */
+                    IN_REGISTER(sums[s][r][g]);
                 }
             }
         }

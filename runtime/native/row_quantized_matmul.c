@@ -46,7 +46,8 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
     if (!is_constant) return fail(NAME, "codes must be constant");
     TRY(shape_of(value, shape, &rank));
     if (rank != 4 || shape[1] * QUAD % INPUTS || shape[2] != COLUMNS || shape[3] != QUAD)
-        return fail(NAME, "codes must have the shape (n / 16, k / 4, 16, 4), and k be a multiple of 32");
+        return fail(NAME, "codes must have the shape (n / 16, k / 4, 16, 4), and k be a multiple of 32; optimize the "
+                          "bundle again if another version made it");
     TRY(TENSOR_DATA(value, &data));
     const int64_t n = shape[0] * COLUMNS, quads = shape[1];
     Kernel *kernel = calloc(1, sizeof *kernel + (size_t)n * sizeof kernel->offsets[0]);

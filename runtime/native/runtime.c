@@ -66,10 +66,12 @@ int not_variadic(const Operator *operator) { return (void)operator, 1; }
 int is_float(const Operator *operator, size_t at) { return (void)operator, (void)at, FLOAT; }
 size_t one(const Operator *operator) { return (void)operator, 1; }
 
-/* What the operators compute with here; NULL if they cannot. */
+/* What the operators compute with here, the least where it is not the same for all; NULL if they cannot. */
 EXPORTED const char *edgeformer_instructions(void) {
     const RowInstructions *rows = row_instructions_here();
-    return rows != NULL && block_instructions_here() != NULL && attention_runs_here() ? rows->name : NULL;
+    const BlockInstructions *blocks = block_instructions_here();
+    if (rows == NULL || blocks == NULL || !attention_runs_here()) return NULL;
+    return strcmp(rows->name, "AVX2") == 0 ? rows->name : blocks->name;
 }
 
 /* What ONNX Runtime calls for the options of a session. Without it graphs compute the functions of the operators'

@@ -19,7 +19,11 @@ static inline int64_t rows_each(int64_t left, int64_t most) {
 #if defined(__x86_64__)
 
 #include <immintrin.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Keeps the order in which sums are added to, in which the registers are enough. */
+#define IN_REGISTER(sum) __asm__("" : "+v"(sum))
 
 #define AVX2 __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")))
@@ -32,7 +36,10 @@ static inline int has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
+/* EDGEFORMER_NATIVE=avx2 in the environment asks for these instructions alone. */
 static inline int has_avx512(void) {
+    const char *asked = getenv("EDGEFORMER_NATIVE");
+    if (asked != NULL && strcmp(asked, "avx2") == 0) return 0;
     return has_avx2() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vnni");
 }

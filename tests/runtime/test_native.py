@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,7 @@ from edgeformer.exporter.ort_cpu.block_codes import Scheme, quantize
 from edgeformer.exporter.ort_cpu.own_attention import OwnAttention
 from edgeformer.exporter.ort_cpu.own_products import OwnBlockProducts
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
+from edgeformer.exporter.ort_cpu.tables import TablesInCodes, TransposedTables
 from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
 from edgeformer.runtime import native
 
@@ -66,10 +71,10 @@ def test_a_product_is_computed_by_the_operator() -> None:
         run(model, {"x": np.ones((2, 33), np.float32)}, own=True)
 
 
-# Products with weights of 4 bits
+# Products with weights in blocks
 
 
-def block_product(k: int, n: int, block: int, rng: np.random.Generator) -> tuple[ir.Model, Array, Array]:
+def block_product(k: int, n: int, block: int, rng: np.random.Generator, bits: int = 4) -> tuple[ir.Model, Array, Array]:
     """x (rows, k) -> y (rows, n), with what its weight stands for, (k, n), and its bias."""
     x = ir.val("x", ir.DataType.FLOAT, ir.Shape(("rows", k)))
     weight, bias = rng.normal(size=(k, n)).astype(np.float32), rng.normal(size=n).astype(np.float32)
@@ -79,9 +84,9 @@ def block_product(k: int, n: int, block: int, rng: np.random.Generator) -> tuple
     y.name, y.type, y.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(("rows", n))
     graph = ir.Graph([x], [y], nodes=tape.nodes, initializers=values, opset_imports={"": 21}, name="product")
     model = ir.Model(graph, ir_version=10)
-    Sequential(WeightOnly(Recipe(4, block)), OwnBlockProducts(), RemoveUnusedNodesPass())(model)
+    Sequential(WeightOnly(Recipe(bits, block)), OwnBlockProducts(), RemoveUnusedNodesPass())(model)
     assert [node.op_type for node in model.graph if node.domain == "edgeformer"] == ["BlockQuantizedMatMul"]
-    return model, quantize(weight, Scheme(4, block, True)).weight(), bias
+    return model, quantize(weight, Scheme(bits, block, True)).weight(), bias
 
 
 def in_chunks(x: Array) -> Array:
@@ -92,13 +97,14 @@ def in_chunks(x: Array) -> Array:
     return rounded.reshape(x.shape)  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 6, 7, 66, 301])
 @pytest.mark.parametrize(
     ("k", "n", "block"), [(64, 16, 32), (128, 48, 128), (576, 768, 64), (1536, 576, 128), (192, 272, 32)]
 )
-def test_a_product_of_4_bits_is_that_of_the_rounded_numbers(rows: int, k: int, n: int, block: int) -> None:
+def test_a_product_in_blocks_is_that_of_the_rounded_numbers(rows: int, k: int, n: int, block: int, bits: int) -> None:
     rng = np.random.default_rng(rows * k + n)
-    model, weight, bias = block_product(k, n, block, rng)
+    model, weight, bias = block_product(k, n, block, rng, bits)
     x = (rng.normal(size=(rows, k)) * 10.0 ** rng.integers(-4, 4, (rows, 1))).astype(np.float32)
     x[rows // 2] = 0
     (found,) = run(model, {"x": x}, own=True)
@@ -111,8 +117,9 @@ def test_a_product_of_4_bits_is_that_of_the_rounded_numbers(rows: int, k: int, n
     assert (np.abs(function - (x @ weight + bias)) <= 0.02 * sizes + 1e-5).all()
 
 
-def test_a_row_of_4_bits_is_what_it_is_alone() -> None:
-    model, _, _ = block_product(128, 64, 32, np.random.default_rng(0))
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_row_in_blocks_is_what_it_is_alone(bits: int) -> None:
+    model, _, _ = block_product(128, 64, 32, np.random.default_rng(0), bits)
     x = np.random.default_rng(1).normal(size=(7, 128)).astype(np.float32)
     together = run(model, {"x": x}, own=True)[0]
     for row in range(7):
@@ -129,6 +136,20 @@ def test_weights_that_do_not_fit_stay_with_onnx_runtime(k: int, n: int, options:
     model = ir.Model(graph, ir_version=10)
     Sequential(WeightOnly(Recipe(4, 32, **options)), OwnBlockProducts(), RemoveUnusedNodesPass())(model)
     assert [node.op_type for node in model.graph] == ["MatMulNBits"]
+
+
+def test_codes_that_a_table_reads_as_well_stay_as_they_are() -> None:
+    x, ids = ir.val("x", ir.DataType.FLOAT, ir.Shape(("rows", 64))), ir.val("ids", ir.DataType.INT64, ir.Shape(("n",)))
+    table = np.random.default_rng(0).normal(size=(1024, 64)).astype(np.float32)
+    value = ir.val("table", const_value=ir.tensor(table, name="table"))
+    tape = ir.tape.Tape()
+    outputs = [tape.op("MatMul", [x, tape.op("Transpose", [value])]), tape.op("Gather", [value, ids])]
+    graph = ir.Graph([x, ids], outputs, nodes=tape.nodes, initializers=[value], opset_imports={"": 21}, name="tied")
+    model = ir.Model(graph, ir_version=10)
+    recipe = Recipe(8)
+    Sequential(TransposedTables(), WeightOnly(recipe), TablesInCodes(recipe), RemoveUnusedNodesPass())(model)
+    assert not OwnBlockProducts()(model).modified
+    assert {node.op_type for node in model.graph} == {"MatMulNBits", "GatherBlockQuantized"}
 
 
 # Attention over caches
@@ -295,3 +316,14 @@ def test_without_a_build_graphs_run_all_the_same(monkeypatch: pytest.MonkeyPatch
     assert native.instructions() is None
     assert "C compiler" in (native.unused() or "")
     assert len(run(product(32, 8, np.random.default_rng(0)), {"x": np.ones((1, 32), np.float32)}, own=True)) == 1
+
+
+@pytest.mark.skipif(native.instructions() == "AVX2", reason="these are the forms that the tests have just run")
+def test_forms_for_avx2_pass_the_same_tests() -> None:
+    files = sorted(str(path) for path in Path(__file__).parent.glob("test_native*.py"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        env={**os.environ, "EDGEFORMER_NATIVE": "avx2"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert " skipped" in done.stdout.splitlines()[-1]  # this one
