@@ -16,6 +16,7 @@ import numpy as np
 
 from edgeformer.runtime.backends import Floats, Ints, Rows
 from edgeformer.runtime.errors import OptionError
+from edgeformer.runtime.native.choosing import Choosing
 from edgeformer.runtime.options import GenerationConfig
 from edgeformer.runtime.probabilities import SumExp
 from edgeformer.runtime.processors import Processor
@@ -174,31 +175,38 @@ class Search:
         self.processors = processors
         self.history = History(prompt, limits) if processors else None
         self.sum_exp = SumExp()
+        self.native = Choosing.here()
 
-    def totals(self, logits: Floats) -> Floats:
-        """Log-probabilities of the running hypotheses with each token added, (rows, vocab_size), in place of logits."""
+    def continuations(self, logits: Floats) -> Iterable[Sequence[tuple[float, int]]]:
+        """The best of each source, best first: log-probabilities, and hypothesis * vocab_size + token.
+
+        Args:
+            logits: (rows, vocab_size), which may be changed.
+        """
+        sources, history = len(self.active), self.history
+        active = [process for process in self.processors if process.applies(history)] if history is not None else []
+        if self.native is not None and not active:
+            return self.native.continuations(logits, self.scores, sources, self.candidates)
         normalizer = self.sum_exp.log(logits, np.maximum.reduce(logits, axis=1))
-        history = self.history
-        if history is None or not (active := [process for process in self.processors if process.applies(history)]):
+        if history is None or not active:
             logits += (self.scores - normalizer)[:, None]
-            return logits
-        logits -= normalizer[:, None]
-        for process in active:
-            process(logits, history)
-        logits += self.scores[:, None]
-        return logits
+        else:
+            logits -= normalizer[:, None]
+            for process in active:
+                process(logits, history)
+            logits += self.scores[:, None]
+        return (best(totals, self.candidates) for totals in logits.reshape(sources, -1))
 
     def advance(self, logits: Floats) -> tuple[Ints | None, Ints | None]:
         """Take a step's logits (rows, vocab_size); which rows to go on with, and which sources, None for all."""
         rows, vocab_size = logits.shape
         sources, of_each = len(self.active), rows // len(self.active)
-        totals = self.totals(logits).reshape(sources, -1)  # (sources, beams * vocab_size)
         going: list[int] = []
         parents: list[int] = []
         scores: list[float] = []
         tokens: list[int] = []
-        for place, beams in enumerate(self.active):
-            beams.advance(best(totals[place], self.candidates), vocab_size)
+        for place, (beams, candidates) in enumerate(zip(self.active, self.continuations(logits), strict=True)):
+            beams.advance(candidates, vocab_size)
             if beams.is_done():
                 self.results[beams.source] = beams.result()
                 continue

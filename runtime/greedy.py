@@ -10,6 +10,7 @@ import numpy as np
 
 from edgeformer.runtime.backends import ChoosingRows, Floats, Ints, Rows
 from edgeformer.runtime.errors import OptionError
+from edgeformer.runtime.native.choosing import Choosing
 from edgeformer.runtime.probabilities import SumExp
 from edgeformer.runtime.processors import Processor
 from edgeformer.runtime.prompts import History, Limits, Prompt
@@ -113,6 +114,7 @@ class Choice:
         self.history = History(prompt, limits) if processors else None
         self.unchanged = NO_LOGITS
         self.sum_exp = SumExp()
+        self.native = Choosing.here()
         self.each = np.arange(len(prompt.ids))
 
     def active(self) -> list[Processor]:
@@ -129,10 +131,13 @@ class Choice:
         Args:
             logits: (rows, vocab_size), which processors change.
         """
+        plain = self.history is None and self.sampler is None
+        if plain and self.native is not None:
+            return self.native.likeliest(logits)
         each = self.each
         if len(each) != len(logits):
             each = self.each = np.arange(len(logits))
-        if self.history is None and self.sampler is None:
+        if plain:
             tokens = logits.argmax(-1)
             largest = logits[each, tokens]
             return tokens, largest - self.sum_exp.log(logits, largest)

@@ -173,68 +173,18 @@ AVX512 static void turn_square_avx512(const float *const keys[16], float *turned
 
 /* What follows is there for registers of eight numbers and of sixteen. */
 
-#define FORM(name) name##_avx2
-#define TARGET AVX2
-#define VECTOR 8
-#define VECTORS 2
-#define Vector __m256
-#define LOAD _mm256_loadu_ps
-#define STORE _mm256_storeu_ps
-#define REPEAT _mm256_set1_ps
-#define ADD _mm256_add_ps
-#define SUBTRACT _mm256_sub_ps
-#define MULTIPLY _mm256_mul_ps
-#define MULTIPLY_ADD _mm256_fmadd_ps
-#define SUBTRACT_PRODUCT _mm256_fnmadd_ps
-#define LARGER _mm256_max_ps
-#define WHOLE(x) _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define TWO_TO(n)                                                                                                      \
-    _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23))
-#define ZERO_BELOW(x, least, y) _mm256_and_ps(y, _mm256_cmp_ps(x, least, _CMP_GE_OQ))
-#define SUM(x) sum_of(x)
-#define LARGEST(x) largest_of(x)
+#include "form_avx2.h"
+
+#include "exponential_form.h"
+
 #include "attention_form.h"
 
-#undef FORM
-#undef TARGET
-#undef VECTOR
-#undef VECTORS
-#undef Vector
-#undef LOAD
-#undef STORE
-#undef REPEAT
-#undef ADD
-#undef SUBTRACT
-#undef MULTIPLY
-#undef MULTIPLY_ADD
-#undef SUBTRACT_PRODUCT
-#undef LARGER
-#undef WHOLE
-#undef TWO_TO
-#undef ZERO_BELOW
-#undef SUM
-#undef LARGEST
+#include "form_end.h"
 
-#define FORM(name) name##_avx512
-#define TARGET AVX512
-#define VECTOR 16
-#define VECTORS 4
-#define Vector __m512
-#define LOAD _mm512_loadu_ps
-#define STORE _mm512_storeu_ps
-#define REPEAT _mm512_set1_ps
-#define ADD _mm512_add_ps
-#define SUBTRACT _mm512_sub_ps
-#define MULTIPLY _mm512_mul_ps
-#define MULTIPLY_ADD _mm512_fmadd_ps
-#define SUBTRACT_PRODUCT _mm512_fnmadd_ps
-#define LARGER _mm512_max_ps
-#define WHOLE(x) _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define TWO_TO(n)                                                                                                      \
-    _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23))
-#define ZERO_BELOW(x, least, y) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, least, _CMP_GE_OQ), y)
-#define SUM(x) _mm512_reduce_add_ps(x)
-#define LARGEST(x) _mm512_reduce_max_ps(x)
+#include "form_avx512.h"
+
+#include "exponential_form.h"
+
 #include "attention_form.h"
 
 void attend(void *given, size_t part) {

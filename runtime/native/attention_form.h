@@ -1,18 +1,4 @@
-/* Attention in vectors of VECTOR numbers: included by attention.c for each kind of register, behind the macros that say
-   what is done with one. */
-
-/* exp(x) for x up to 0, within 2 units in the last place; 0 for what is below -87. */
-TARGET static inline Vector FORM(exponential)(Vector x) {
-    const Vector lowest = REPEAT(-87.0f), bounded = LARGER(x, lowest);
-    const Vector n = WHOLE(MULTIPLY(bounded, REPEAT(1.44269504f)));
-    Vector r = SUBTRACT_PRODUCT(n, REPEAT(0.693359375f), bounded); /* ln 2 in two parts */
-    r = SUBTRACT_PRODUCT(n, REPEAT(-2.12194440e-4f), r);
-    Vector e = REPEAT(1.0f / 720);
-    const float terms[] = {1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}; /* Taylor's, |r| < 0.35 */
-#pragma GCC unroll 6
-    for (int i = 0; i < 6; i++) e = MULTIPLY_ADD(e, r, REPEAT(terms[i]));
-    return ZERO_BELOW(x, lowest, MULTIPLY(e, TWO_TO(n)));
-}
+/* Attention in vectors of VECTOR numbers: included by attention.c for each form of registers. */
 
 /* Turns a block's scores of one row into weights, relative to the largest score so far. */
 TARGET static void FORM(weigh)(Part *part, int64_t row, int64_t keys, int64_t head_dim) {
