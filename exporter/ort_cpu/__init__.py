@@ -15,6 +15,7 @@ from edgeformer.exporter.ort_cpu.cached_attention import CachedAttention
 from edgeformer.exporter.ort_cpu.given_positions import GivenPositions
 from edgeformer.exporter.ort_cpu.norms import SimplifiedNorms
 from edgeformer.exporter.ort_cpu.own_attention import OwnAttention, OwnSourceAttention
+from edgeformer.exporter.ort_cpu.own_gates import OwnGates
 from edgeformer.exporter.ort_cpu.own_norms import OwnNorms
 from edgeformer.exporter.ort_cpu.own_products import OwnBlockProducts
 from edgeformer.exporter.ort_cpu.projections import PackProjections
@@ -75,5 +76,5 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
 
 def use_own_operators(model: ir.Model) -> None:
     """Let a rewritten graph compute with operators of `edgeformer.runtime.native`, where they take what it has."""
-    passes = [OwnAttention(), OwnSourceAttention(), OwnNorms(), OwnBlockProducts()]
+    passes = [OwnAttention(), OwnSourceAttention(), OwnNorms(), OwnGates(), OwnBlockProducts()]
     Sequential(*passes, RemoveUnusedNodesPass(), DeduplicateInitializersPass(), UnusedInputs())(model)

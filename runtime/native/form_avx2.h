@@ -11,6 +11,7 @@
 #define ADD _mm256_add_ps
 #define SUBTRACT _mm256_sub_ps
 #define MULTIPLY _mm256_mul_ps
+#define DIVIDE _mm256_div_ps
 #define MULTIPLY_ADD _mm256_fmadd_ps
 #define SUBTRACT_PRODUCT _mm256_fnmadd_ps
 #define LARGER _mm256_max_ps

@@ -11,6 +11,7 @@
 #define ADD _mm512_add_ps
 #define SUBTRACT _mm512_sub_ps
 #define MULTIPLY _mm512_mul_ps
+#define DIVIDE _mm512_div_ps
 #define MULTIPLY_ADD _mm512_fmadd_ps
 #define SUBTRACT_PRODUCT _mm512_fnmadd_ps
 #define LARGER _mm512_max_ps

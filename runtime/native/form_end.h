@@ -9,6 +9,7 @@
 #undef ADD
 #undef SUBTRACT
 #undef MULTIPLY
+#undef DIVIDE
 #undef MULTIPLY_ADD
 #undef SUBTRACT_PRODUCT
 #undef LARGER
