@@ -18,6 +18,7 @@ from edgeformer.exporter.ort_cpu.own_attention import OwnAttention, OwnSourceAtt
 from edgeformer.exporter.ort_cpu.own_gates import OwnGates
 from edgeformer.exporter.ort_cpu.own_norms import OwnNorms
 from edgeformer.exporter.ort_cpu.own_products import OwnBlockProducts
+from edgeformer.exporter.ort_cpu.own_relus import OwnRelus
 from edgeformer.exporter.ort_cpu.projections import PackProjections
 from edgeformer.exporter.ort_cpu.rotary import take_out_rotations
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
@@ -76,5 +77,5 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
 
 def use_own_operators(model: ir.Model) -> None:
     """Let a rewritten graph compute with operators of `edgeformer.runtime.native`, where they take what it has."""
-    passes = [OwnAttention(), OwnSourceAttention(), OwnNorms(), OwnGates(), OwnBlockProducts()]
+    passes = [OwnAttention(), OwnSourceAttention(), OwnNorms(), OwnGates(), OwnBlockProducts(), OwnRelus()]
     Sequential(*passes, RemoveUnusedNodesPass(), DeduplicateInitializersPass(), UnusedInputs())(model)

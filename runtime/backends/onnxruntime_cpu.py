@@ -16,6 +16,7 @@ from edgeformer.runtime.backends.onnxruntime_steps import GraphExecutor, Held, S
 from edgeformer.runtime.bundle import Artifact, Bundle
 from edgeformer.runtime.cores import Cores
 from edgeformer.runtime.encoder_records import EncoderRecord
+from edgeformer.runtime.native.moving import move_rows
 
 FIRST_CAPACITY = 8
 # Sources are read in groups in which the shortest is at least this share of the longest: padding costs as much as text.
@@ -210,12 +211,9 @@ class OnnxRuntimeRows(SteppingRows):
         if len(rows) != batch:
             self.resize(rows, capacity)
             return
-        (moved,) = (rows != np.arange(batch)).nonzero()
-        if len(moved):
-            written = self.block.array[:, :, :, : self.longest]
-            written[:, moved] = written[:, rows[moved]]
-            self.cache_lengths = self.cache_lengths[rows]
-            self.longest = max(self.cache_lengths.tolist())
+        move_rows(self.block.array, rows, self.longest)
+        self.cache_lengths = self.cache_lengths[rows]
+        self.longest = max(self.cache_lengths.tolist())
 
     def resize(self, rows: Ints, capacity: int) -> None:
         """Go on with more rows or fewer."""

@@ -144,8 +144,8 @@ AVX2 static SPECIALIZED void tile_avx2(const BlockProduct *p, int64_t row, int64
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) {
             const int64_t first = column + half * COLUMNS / 2;
-            _mm256_storeu_ps(p->y + (row + r) * p->n + first,
-                             _mm256_add_ps(totals[r][half], _mm256_loadu_ps(p->bias + first)));
+            const __m256 result = _mm256_add_ps(totals[r][half], _mm256_loadu_ps(p->bias + first));
+            _mm256_storeu_ps(p->y + (row + r) * p->n + first, _mm256_max_ps(_mm256_set1_ps(p->lowest), result));
         }
 }
 
@@ -212,8 +212,8 @@ AVX512 static SPECIALIZED void tile_avx512(const BlockProduct *p, int64_t row, i
 #pragma GCC unroll 2
         for (int g = 0; g < groups; g++) {
             const int64_t first = column + g * COLUMNS;
-            _mm512_storeu_ps(p->y + (row + r) * p->n + first,
-                             _mm512_add_ps(totals[r][g], _mm512_loadu_ps(p->bias + first)));
+            const __m512 result = _mm512_add_ps(totals[r][g], _mm512_loadu_ps(p->bias + first));
+            _mm512_storeu_ps(p->y + (row + r) * p->n + first, _mm512_max_ps(_mm512_set1_ps(p->lowest), result));
         }
 }
 
@@ -314,8 +314,9 @@ static int right(const BlockInstructions *instructions, int64_t block, int rows,
     for (int row = 0; row < rows; row++)
         instructions->quantize(x + row * K, activations + row * K, activation_scales + row * chunks,
                                offsets + row * offset_count, K, block, bits);
-    const BlockProduct product = {activations, activation_scales, offsets, codes, scales, bias, y, rows, N, K, block,
-                                  bits};
+    const float lowest = rows % 2 ? -INFINITY : 0;
+    const BlockProduct product = {
+        activations, activation_scales, offsets, codes, scales, bias, y, rows, N, K, block, bits, lowest};
     instructions->multiply(&product, 0, N);
     for (int row = 0; row < rows; row++)
         for (int column = 0; column < N; column++) {
@@ -332,6 +333,7 @@ static int right(const BlockInstructions *instructions, int64_t block, int rows,
                 const float of_block = scales[(group * (K / block) + i / block) * COLUMNS + within];
                 sum += (double)activation * code * scale * of_block;
             }
+            if (sum < lowest) sum = lowest;
             if (fabs(sum - y[row * N + column]) > (bits == 4 ? 1e-3 : 1e-2)) return 0;
         }
     return 1;

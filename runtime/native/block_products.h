@@ -10,7 +10,7 @@
 
 enum { CHUNK = 64, HALF_CHUNK = CHUNK / 2, OCTET = 2 * QUAD };
 
-/* y = activations * (codes - middle), times both scales, + bias. n is a multiple of COLUMNS, k of CHUNK and block. */
+/* y = activations * (codes - middle), times both scales, + bias, or `lowest` where that is more. n is a multiple of COLUMNS, k of CHUNK and block. */
 typedef struct {
     const int8_t *activations;      /* (rows, k); for 4 bits, of each octet the even ones before the odd ones */
     const float *activation_scales; /* (rows, k / CHUNK) */
@@ -22,6 +22,7 @@ typedef struct {
     const float *bias;   /* (n,) */
     float *y;            /* (rows, n) */
     int64_t rows, n, k, block, bits;
+    float lowest; /* 0, or -INFINITY to leave numbers as they are */
 } BlockProduct;
 
 typedef struct {

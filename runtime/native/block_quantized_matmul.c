@@ -1,4 +1,4 @@
-/* BlockQuantizedMatMul of domain "edgeformer": a product with weights of 4 or 8 bits in blocks, activations rounded to 8
+/* BlockQuantizedMatMul of domain "edgeformer", and BlockQuantizedMatMulRelu, whose result has zeros for what is below: a product with weights of 4 or 8 bits in blocks, activations rounded to 8
    bits in chunks of 64 on the way. Where this library does not run, it is the MatMulNBits that the function of its name
    has.
 
@@ -15,9 +15,12 @@
 #include "block_products.h"
 #include "rows.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NAME "BlockQuantizedMatMul"
+#define WITH_RELU NAME "Relu"
 
 enum { X, CODES, SCALES, BIAS, INPUT_COUNT };
 
@@ -25,6 +28,7 @@ enum { X, CODES, SCALES, BIAS, INPUT_COUNT };
 typedef struct {
     const BlockInstructions *instructions;
     int64_t n, k, block, bits;
+    float lowest;
 } Kernel;
 
 typedef struct {
@@ -36,12 +40,14 @@ typedef struct {
     int32_t *offsets;
 } Work;
 
+static float lowest_of(const Operator *operator) { return strcmp(operator->name(operator), NAME) ? 0 : -INFINITY; }
+
 static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
     int64_t codes[MOST_DIMENSIONS], scales[MOST_DIMENSIONS], bits;
     size_t rank, scales_rank;
     int is_constant, scales_are;
     const Value *value, *of_blocks;
-    (void)operator, (void)given;
+    (void)given;
     TRY(CONSTANT_INPUT(info, CODES, &is_constant, &value));
     TRY(CONSTANT_INPUT(info, SCALES, &scales_are, &of_blocks));
     if (!is_constant || !scales_are) return fail(NAME, "codes and scales must be constant");
@@ -61,7 +67,7 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
         return fail(NAME, "blocks must be 32 inputs, or a multiple of 64");
     Kernel *kernel = calloc(1, sizeof *kernel);
     if (kernel == NULL) return fail(NAME, "no memory");
-    *kernel = (Kernel){block_instructions_here(), n, k, block, bits};
+    *kernel = (Kernel){block_instructions_here(), n, k, block, bits, lowest_of(operator)};
     *made = kernel;
     return NULL;
 }
@@ -117,18 +123,33 @@ static Status *compute(void *given, Context *context) {
                     .n = kernel->n,
                     .k = kernel->k,
                     .block = kernel->block,
-                    .bits = kernel->bits},
+                    .bits = kernel->bits,
+                    .lowest = kernel->lowest},
     };
     return multiply_rows(context, &work.rows);
 }
 
 static const char *name(const Operator *operator) { return (void)operator, NAME; }
+static const char *name_with_relu(const Operator *operator) { return (void)operator, WITH_RELU; }
 static int input_type(const Operator *operator, size_t at) { return (void)operator, at == CODES ? UINT8 : FLOAT; }
 static size_t input_count(const Operator *operator) { return (void)operator, INPUT_COUNT; }
 
 const Operator block_quantized_matmul = {
     ANSWERS,
     .name = name,
+    .input_type = input_type,
+    .input_count = input_count,
+    .output_type = is_float,
+    .output_count = one,
+    .input_characteristic = is_required,
+    .create_or_fail = create,
+    .compute_or_fail = compute,
+    .destroy = destroy,
+};
+
+const Operator block_quantized_matmul_relu = {
+    ANSWERS,
+    .name = name_with_relu,
     .input_type = input_type,
     .input_count = input_count,
     .output_type = is_float,

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformer.runtime import native
+from edgeformer.runtime.native.functions import address_of, functions
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-
-
-@functools.cache
-def functions() -> ctypes.CDLL | None:
-    """The library, where it is to be used here."""
-    path = native.library()
-    if path is None or native.instructions() is None:
-        return None
-    found = ctypes.CDLL(str(path))
-    numbers, address = ctypes.c_int64, ctypes.c_void_p
-    found.edgeformer_choose.argtypes = [address, numbers, numbers, numbers, address, address]
-    found.edgeformer_best.argtypes = [address, *[numbers] * 4, address, numbers, address, address]
-    found.edgeformer_choose.restype = found.edgeformer_best.restype = None
-    return found
-
-
-def address_of(array: NDArray[np.generic]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 class Choosing:

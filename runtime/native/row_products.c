@@ -88,7 +88,8 @@ AVX2 static SPECIALIZED void tile_avx2(const RowProduct *p, int64_t row, int64_t
             sum = _mm256_sub_epi32(sum, _mm256_loadu_si256((const __m256i *)(p->offsets + first)));
             __m256 result = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_loadu_ps(p->scales + first));
             result = _mm256_mul_ps(result, _mm256_broadcast_ss(p->row_scales + row + r));
-            _mm256_storeu_ps(p->y + (row + r) * p->n + first, _mm256_add_ps(result, _mm256_loadu_ps(p->bias + first)));
+            result = _mm256_add_ps(result, _mm256_loadu_ps(p->bias + first));
+            _mm256_storeu_ps(p->y + (row + r) * p->n + first, _mm256_max_ps(_mm256_set1_ps(p->lowest), result));
         }
 }
 
@@ -137,7 +138,8 @@ AVX512 static SPECIALIZED void tile_avx512(const RowProduct *p, int64_t row, int
             for (int s = 1; s < splits; s++) sum = _mm512_add_epi32(sum, sums[s][r][g]);
             __m512 result = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(sum, offsets)), scales);
             result = _mm512_mul_ps(result, _mm512_set1_ps(p->row_scales[row + r]));
-            _mm512_storeu_ps(p->y + (row + r) * p->n + first, _mm512_add_ps(result, bias));
+            result = _mm512_max_ps(_mm512_set1_ps(p->lowest), _mm512_add_ps(result, bias));
+            _mm512_storeu_ps(p->y + (row + r) * p->n + first, result);
         }
     }
 }
@@ -228,7 +230,8 @@ static int right(const RowInstructions *instructions, int rows) {
         for (int i = 0; i < K; i++) offsets[column] += ZERO_POINT * CODE(column, i);
     for (int row = 0; row < rows; row++)
         row_scales[row] = instructions->quantize(x + row * K, activations + row * K, K);
-    const RowProduct product = {activations, row_scales, codes, offsets, scales, bias, y, rows, N, K};
+    const float lowest = rows % 2 ? -INFINITY : 0;
+    const RowProduct product = {activations, row_scales, codes, offsets, scales, bias, y, rows, N, K, lowest};
     instructions->multiply(&product, 0, N);
     for (int row = 0; row < rows; row++) {
         float largest = 0;
@@ -238,7 +241,8 @@ static int right(const RowInstructions *instructions, int rows) {
         for (int column = 0; column < N; column++) {
             int32_t sum = 0;
             for (int i = 0; i < K; i++) sum += (int32_t)nearbyintf(x[row * K + i] / scale) * CODE(column, i);
-            if (y[row * N + column] != (float)sum * scales[column] * scale + bias[column]) return 0;
+            const float expected = (float)sum * scales[column] * scale + bias[column];
+            if (y[row * N + column] != (expected > lowest ? expected : lowest)) return 0;
         }
     }
 #undef CODE

@@ -9,7 +9,7 @@
 
 enum { INPUTS = 32, ZERO_POINT = 128 };
 
-/* y = (activations - ZERO_POINT) * codes, times both scales, + bias. n is a multiple of COLUMNS, k of INPUTS. */
+/* y = (activations - ZERO_POINT) * codes, times both scales, + bias, or `lowest` where that is more. n is a multiple of COLUMNS, k of INPUTS. */
 typedef struct {
     const uint8_t *activations; /* (rows, k) */
     const float *row_scales;    /* (rows,) */
@@ -18,6 +18,7 @@ typedef struct {
     const float *scales, *bias; /* (n,) */
     float *y;                   /* (rows, n) */
     int64_t rows, n, k;
+    float lowest; /* 0, or -INFINITY to leave numbers as they are */
 } RowProduct;
 
 typedef struct {

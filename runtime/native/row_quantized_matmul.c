@@ -1,4 +1,4 @@
-/* RowQuantizedMatMul of domain "edgeformer": a product in int8 whose activations are quantized row by row, as one
+/* RowQuantizedMatMul of domain "edgeformer", and RowQuantizedMatMulRelu, whose result has zeros for what is below: a product in int8 whose activations are quantized row by row, as one
    operator of ONNX Runtime.
 
        x       float32 (..., k)
@@ -14,9 +14,12 @@
 #include "row_products.h"
 #include "rows.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NAME "RowQuantizedMatMul"
+#define WITH_RELU NAME "Relu"
 
 enum { X, CODES, SCALES, BIAS, INPUT_COUNT };
 
@@ -24,6 +27,7 @@ enum { X, CODES, SCALES, BIAS, INPUT_COUNT };
 typedef struct {
     const RowInstructions *instructions;
     int64_t n, k;
+    float lowest;
     int32_t offsets[]; /* (n,) */
 } Kernel;
 
@@ -35,13 +39,15 @@ typedef struct {
     float *row_scales;
 } Work;
 
+static float lowest_of(const Operator *operator) { return strcmp(operator->name(operator), NAME) ? 0 : -INFINITY; }
+
 static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
     int64_t shape[MOST_DIMENSIONS];
     size_t rank;
     int is_constant;
     const Value *value;
     void *data;
-    (void)operator, (void)given;
+    (void)given;
     TRY(CONSTANT_INPUT(info, CODES, &is_constant, &value));
     if (!is_constant) return fail(NAME, "codes must be constant");
     TRY(shape_of(value, shape, &rank));
@@ -53,7 +59,7 @@ static Status *create(const Operator *operator, Functions given, const Info *inf
     Kernel *kernel = calloc(1, sizeof *kernel + (size_t)n * sizeof kernel->offsets[0]);
     if (kernel == NULL) return fail(NAME, "no memory");
     kernel->instructions = row_instructions_here();
-    kernel->n = n, kernel->k = quads * QUAD;
+    kernel->n = n, kernel->k = quads * QUAD, kernel->lowest = lowest_of(operator);
     const int8_t *codes = data;
     for (int64_t first = 0; first < n; first += COLUMNS)
         for (int64_t quad = 0; quad < quads; quad++)
@@ -106,18 +112,33 @@ static Status *compute(void *given, Context *context) {
                     .bias = bias,
                     .offsets = kernel->offsets,
                     .n = kernel->n,
-                    .k = kernel->k},
+                    .k = kernel->k,
+                    .lowest = kernel->lowest},
     };
     return multiply_rows(context, &work.rows);
 }
 
 static const char *name(const Operator *operator) { return (void)operator, NAME; }
+static const char *name_with_relu(const Operator *operator) { return (void)operator, WITH_RELU; }
 static int input_type(const Operator *operator, size_t at) { return (void)operator, at == CODES ? INT8 : FLOAT; }
 static size_t input_count(const Operator *operator) { return (void)operator, INPUT_COUNT; }
 
 const Operator row_quantized_matmul = {
     ANSWERS,
     .name = name,
+    .input_type = input_type,
+    .input_count = input_count,
+    .output_type = is_float,
+    .output_count = one,
+    .input_characteristic = is_required,
+    .create_or_fail = create,
+    .compute_or_fail = compute,
+    .destroy = destroy,
+};
+
+const Operator row_quantized_matmul_relu = {
+    ANSWERS,
+    .name = name_with_relu,
     .input_type = input_type,
     .input_count = input_count,
     .output_type = is_float,

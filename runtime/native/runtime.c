@@ -14,8 +14,11 @@ enum { RUNTIME_EXCEPTION = 6 };
 Functions functions;
 
 static const Operator *const operators[] = {
-    &row_quantized_matmul, &block_quantized_matmul,  &group_query_attention, &source_attention,
-    &self_attention,       &add_layer_normalization, &add_rms_normalization, &swiglu,
+    &row_quantized_matmul,   &row_quantized_matmul_relu,
+    &block_quantized_matmul, &block_quantized_matmul_relu,
+    &group_query_attention,  &source_attention,
+    &self_attention,         &add_layer_normalization,
+    &add_rms_normalization,  &swiglu,
 };
 
 Status *fail(const char *operator, const char *message) {

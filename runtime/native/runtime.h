@@ -15,8 +15,9 @@ enum { MOST_DIMENSIONS = 8 };
 enum { SMALL = 1 << 19 }; /* multiplications that one thread has done before another is awake */
 
 extern Functions functions;
-extern const Operator row_quantized_matmul, block_quantized_matmul, group_query_attention, source_attention,
-    self_attention, add_layer_normalization, add_rms_normalization, swiglu;
+extern const Operator row_quantized_matmul, row_quantized_matmul_relu, block_quantized_matmul,
+    block_quantized_matmul_relu, group_query_attention, source_attention, self_attention, add_layer_normalization,
+    add_rms_normalization, swiglu;
 
 Status *fail(const char *operator, const char * message);
 Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank);

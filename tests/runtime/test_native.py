@@ -13,12 +13,13 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from onnx_ir.passes import Sequential
+from onnx_ir.passes import InPlacePass, Sequential
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from edgeformer.exporter.ort_cpu.block_codes import Scheme, quantize
 from edgeformer.exporter.ort_cpu.own_attention import OwnAttention
 from edgeformer.exporter.ort_cpu.own_products import OwnBlockProducts
+from edgeformer.exporter.ort_cpu.own_relus import OwnRelus
 from edgeformer.exporter.ort_cpu.row_quantized import RowQuantized
 from edgeformer.exporter.ort_cpu.tables import TablesInCodes, TransposedTables
 from edgeformer.exporter.ort_cpu.weight_only import Recipe, WeightOnly
@@ -150,6 +151,39 @@ def test_codes_that_a_table_reads_as_well_stay_as_they_are() -> None:
     Sequential(TransposedTables(), WeightOnly(recipe), TablesInCodes(recipe), RemoveUnusedNodesPass())(model)
     assert not OwnBlockProducts()(model).modified
     assert {node.op_type for node in model.graph} == {"MatMulNBits", "GatherBlockQuantized"}
+
+
+# Products that end in a ReLU
+
+
+@pytest.mark.parametrize("rows", [1, 5, 30])
+@pytest.mark.parametrize(
+    "making", [RowQuantized(), WeightOnly(Recipe(4)), WeightOnly(Recipe(8))], ids=["rows", "4", "8"]
+)
+def test_a_product_with_a_relu_is_the_product_and_a_relu(making: InPlacePass, rows: int) -> None:
+    """As an operator, and as the function that calls the product's function."""
+    rng = np.random.default_rng(rows)
+    weights = [rng.normal(size=shape).astype(np.float32) for shape in ((128, 64), (64,))]
+    found = []
+    for passes in ([OwnRelus()], []):
+        x = ir.val("x", ir.DataType.FLOAT, ir.Shape(("rows", 128)))
+        weight, bias = (
+            ir.val(name, const_value=ir.tensor(w, name=name)) for name, w in zip("wb", weights, strict=True)
+        )
+        tape = ir.tape.Tape()
+        y = tape.op("Relu", [tape.op("Add", [tape.op("MatMul", [x, weight]), bias])])
+        y.name, y.type, y.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(("rows", 64))
+        graph = ir.Graph([x], [y], nodes=tape.nodes, initializers=[weight, bias], opset_imports={"": 21}, name="relu")
+        model = ir.Model(graph, ir_version=10)
+        Sequential(making, OwnBlockProducts(), *passes, RemoveUnusedNodesPass())(model)
+        found.append(model)
+    assert [node.op_type[-4:] for node in found[0].graph] == ["Relu"]
+    assert len(list(found[1].graph)) == 2
+    given = {"x": rng.normal(size=(rows, 128)).astype(np.float32)}
+    for own in (True, False):
+        together, apart = (run(model, given, own)[0] for model in found)
+        np.testing.assert_array_equal(together, apart)
+        assert 0.3 < (together == 0).mean() < 0.7
 
 
 # Attention over caches
