@@ -17,6 +17,7 @@ from edgeformer.exporter.ort_cpu.norms import SimplifiedNorms
 from edgeformer.exporter.ort_cpu.own_attention import OwnAttention, OwnSourceAttention
 from edgeformer.exporter.ort_cpu.own_gates import OwnGates
 from edgeformer.exporter.ort_cpu.own_norms import OwnNorms
+from edgeformer.exporter.ort_cpu.own_panels import OwnPanels
 from edgeformer.exporter.ort_cpu.own_products import OwnBlockProducts
 from edgeformer.exporter.ort_cpu.own_relus import OwnRelus
 from edgeformer.exporter.ort_cpu.projections import PackProjections
@@ -75,7 +76,13 @@ def rewrite(model: ir.Model, precision: str, recipe: Recipe | None = None) -> di
     return beside
 
 
-def use_own_operators(model: ir.Model) -> None:
-    """Let a rewritten graph compute with operators of `edgeformer.runtime.native`, where they take what it has."""
-    passes = [OwnAttention(), OwnSourceAttention(), OwnNorms(), OwnGates(), OwnBlockProducts(), OwnRelus()]
-    Sequential(*passes, RemoveUnusedNodesPass(), DeduplicateInitializersPass(), UnusedInputs())(model)
+def use_own_operators(model: ir.Model, precision: str) -> None:
+    """Let a rewritten graph compute with operators of `edgeformer.runtime.native`, where they take what it has.
+
+    Weights that are to be stored in 16 bits stay with ONNX Runtime.
+    """
+    passes: list[InPlacePass] = [OwnAttention(), OwnSourceAttention(), OwnNorms(), OwnGates(), OwnBlockProducts()]
+    if precision not in DTYPES:
+        passes.append(OwnPanels())
+    passes += [OwnRelus(), RemoveUnusedNodesPass(), DeduplicateInitializersPass(), UnusedInputs()]
+    Sequential(*passes)(model)

@@ -37,7 +37,7 @@ def make_ort_cpu(job: Job) -> Artifact:
                 graphs[names.LONG_ENCODER] = long_encoder
     for role, graph in graphs.items():
         with job.rewriting(role):
-            ort_cpu.use_own_operators(graph)
+            ort_cpu.use_own_operators(graph, precision)
     if precision in DTYPES:
         for role, graph in graphs.items():
             with job.rewriting(role):

@@ -2,7 +2,7 @@
 
     RowQuantizedMatMul -> Relu        becomes        RowQuantizedMatMulRelu
 
-and BlockQuantizedMatMul alike. The function of the new name calls that of the old one.
+and BlockQuantizedMatMul and PanelMatMul alike. The function of the new name calls that of the old one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edgeformer.exporter.ort_cpu.attention import only_user
 from edgeformer.exporter.ort_cpu.matching import take_over
 from edgeformer.exporter.ort_cpu.own_operators import DOMAIN, carry, function_of, passed_on
 
-PRODUCTS = ("RowQuantizedMatMul", "BlockQuantizedMatMul")
+PRODUCTS = ("RowQuantizedMatMul", "BlockQuantizedMatMul", "PanelMatMul")
 
 
 class OwnRelus(InPlacePass):

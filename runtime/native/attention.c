@@ -6,9 +6,8 @@
 
 #if defined(__x86_64__)
 
-enum { KEYS = 128 };   /* of a block, whose scores and values stay in the second cache */
-enum { ROWS = 48 };    /* at most, of a part: queries of some tokens and heads */
-enum { TOGETHER = 6 }; /* rows that share what is read of keys and values */
+enum { KEYS = 128 }; /* of a block, whose scores and values stay in the second cache */
+enum { ROWS = 48 };  /* at most, of a part: queries of some tokens and heads */
 
 static const float HIDDEN = -1e30f; /* the score of a key that is not seen */
 
@@ -176,6 +175,7 @@ AVX512 static void turn_square_avx512(const float *const keys[16], float *turned
 #include "form_avx2.h"
 
 #include "exponential_form.h"
+#include "matrices_form.h"
 
 #include "attention_form.h"
 
@@ -184,6 +184,7 @@ AVX512 static void turn_square_avx512(const float *const keys[16], float *turned
 #include "form_avx512.h"
 
 #include "exponential_form.h"
+#include "matrices_form.h"
 
 #include "attention_form.h"
 

@@ -15,9 +15,7 @@
 #include "block_products.h"
 #include "rows.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define NAME "BlockQuantizedMatMul"
 #define WITH_RELU NAME "Relu"
@@ -39,8 +37,6 @@ typedef struct {
     float *scales;
     int32_t *offsets;
 } Work;
-
-static float lowest_of(const Operator *operator) { return strcmp(operator->name(operator), NAME) ? 0 : -INFINITY; }
 
 static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
     int64_t codes[MOST_DIMENSIONS], scales[MOST_DIMENSIONS], bits;

@@ -14,9 +14,7 @@
 #include "row_products.h"
 #include "rows.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define NAME "RowQuantizedMatMul"
 #define WITH_RELU NAME "Relu"
@@ -38,8 +36,6 @@ typedef struct {
     uint8_t *activations;
     float *row_scales;
 } Work;
-
-static float lowest_of(const Operator *operator) { return strcmp(operator->name(operator), NAME) ? 0 : -INFINITY; }
 
 static Status *create(const Operator *operator, Functions given, const Info *info, void **made) {
     int64_t shape[MOST_DIMENSIONS];

@@ -4,6 +4,7 @@
 #include "block_products.h"
 #include "row_products.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,17 +15,21 @@ enum { RUNTIME_EXCEPTION = 6 };
 Functions functions;
 
 static const Operator *const operators[] = {
-    &row_quantized_matmul,   &row_quantized_matmul_relu,
-    &block_quantized_matmul, &block_quantized_matmul_relu,
-    &group_query_attention,  &source_attention,
-    &self_attention,         &add_layer_normalization,
-    &add_rms_normalization,  &swiglu,
+    &row_quantized_matmul, &row_quantized_matmul_relu, &block_quantized_matmul, &block_quantized_matmul_relu,
+    &panel_matmul,         &panel_matmul_relu,         &group_query_attention,  &source_attention,
+    &self_attention,       &add_layer_normalization,   &add_rms_normalization,  &swiglu,
 };
 
 Status *fail(const char *operator, const char *message) {
     char whole[256];
     snprintf(whole, sizeof whole, "%s: %s", operator, message);
     return CREATE_STATUS(RUNTIME_EXCEPTION, whole); /* which keeps a copy */
+}
+
+float lowest_of(const Operator *operator) {
+    const char *name = operator->name(operator);
+    const size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, "Relu") == 0 ? 0 : -INFINITY;
 }
 
 static int has_references; /* whether shapes can be read where they are, and need not be copied to the heap first */

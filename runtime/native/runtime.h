@@ -16,11 +16,14 @@ enum { SMALL = 1 << 19 }; /* multiplications that one thread has done before ano
 
 extern Functions functions;
 extern const Operator row_quantized_matmul, row_quantized_matmul_relu, block_quantized_matmul,
-    block_quantized_matmul_relu, group_query_attention, source_attention, self_attention, add_layer_normalization,
-    add_rms_normalization, swiglu;
+    block_quantized_matmul_relu, panel_matmul, panel_matmul_relu, group_query_attention, source_attention,
+    self_attention, add_layer_normalization, add_rms_normalization, swiglu;
 
 Status *fail(const char *operator, const char * message);
 Status *shape_of(const Value *value, int64_t dimensions[MOST_DIMENSIONS], size_t *rank);
+
+/* What results are raised to: 0 where an operator's name ends in Relu, and else -INFINITY, which changes none. */
+float lowest_of(const Operator *operator);
 
 /* An input's data, NULL where it was left out. */
 Status *input_data(const Context *context, size_t at, void **data);

@@ -8,6 +8,9 @@
 /* So many columns of a product lie side by side, with a quad of their inputs each; GROUPS of them go together best. */
 enum { COLUMNS = 16, QUAD = 4, GROUPS = 2 };
 
+/* Rows of a product of floats that share what is read, and of the other matrix that are fetched before their turn. */
+enum { TOGETHER = 6, SOON_ROWS = 16 };
+
 #define SPECIALIZED inline __attribute__((always_inline)) /* for the constants that are its last arguments */
 
 /* How many rows to compute at once, of those that are left: parts are alike, so that none is nearly empty. */

@@ -125,7 +125,7 @@ def test_angles_that_depend_on_the_longest_row_stay_in_the_graph(graph: ir.Model
 
 def test_windows_and_rotations_are_the_kernels_own(graph: ir.Model) -> None:
     assert set(rewrite(graph, "fp32")) == {names.ROTATION}
-    use_own_operators(graph)
+    use_own_operators(graph, "fp32")
     kernels = only(graph, "GroupQueryAttention")
     assert [node.attributes["local_window_size"].value for node in kernels] == [-1, 4, 4]
     assert all(node.attributes["do_rotary"].value == 1 for node in kernels)

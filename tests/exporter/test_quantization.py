@@ -45,7 +45,7 @@ def in_blocks(graph: ir.Graph) -> list[ir.Node]:
 
 
 def bits(node: ir.Node) -> int:
-    return node.attributes["bits"].as_int() if node.op_type == "MatMulNBits" else 4
+    return node.attributes["bits"].as_int()
 
 
 def bits_of(folder: Path, artifact: str) -> dict[str, int]:
