@@ -130,28 +130,6 @@ static size_t with_bias(const Operator *operator) { return (void)operator, BIAS 
 static size_t without_bias(const Operator *operator) { return (void)operator, BIAS; }
 static size_t two(const Operator *operator) { return (void)operator, 2; }
 
-const Operator add_layer_normalization = {
-    ANSWERS,
-    .name = layer_name,
-    .input_type = is_float,
-    .input_count = with_bias,
-    .output_type = is_float,
-    .output_count = two,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute,
-    .destroy = destroy,
-};
+const Operator add_layer_normalization = OPERATOR(layer_name, is_float, with_bias, two, compute);
 
-const Operator add_rms_normalization = {
-    ANSWERS,
-    .name = rms_name,
-    .input_type = is_float,
-    .input_count = without_bias,
-    .output_type = is_float,
-    .output_count = two,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute,
-    .destroy = destroy,
-};
+const Operator add_rms_normalization = OPERATOR(rms_name, is_float, without_bias, two, compute);

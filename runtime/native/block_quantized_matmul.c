@@ -130,28 +130,6 @@ static const char *name_with_relu(const Operator *operator) { return (void)opera
 static int input_type(const Operator *operator, size_t at) { return (void)operator, at == CODES ? UINT8 : FLOAT; }
 static size_t input_count(const Operator *operator) { return (void)operator, INPUT_COUNT; }
 
-const Operator block_quantized_matmul = {
-    ANSWERS,
-    .name = name,
-    .input_type = input_type,
-    .input_count = input_count,
-    .output_type = is_float,
-    .output_count = one,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute,
-    .destroy = destroy,
-};
+const Operator block_quantized_matmul = OPERATOR(name, input_type, input_count, one, compute);
 
-const Operator block_quantized_matmul_relu = {
-    ANSWERS,
-    .name = name_with_relu,
-    .input_type = input_type,
-    .input_count = input_count,
-    .output_type = is_float,
-    .output_count = one,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute,
-    .destroy = destroy,
-};
+const Operator block_quantized_matmul_relu = OPERATOR(name_with_relu, input_type, input_count, one, compute);

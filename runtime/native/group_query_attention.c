@@ -148,7 +148,6 @@ const Operator group_query_attention = {
     .name = name,
     .input_type = input_type,
     .input_count = input_count,
-    .output_type = is_float,
     .output_count = output_count,
     .input_characteristic = is_optional,
     .create_or_fail = create,

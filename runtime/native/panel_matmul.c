@@ -112,28 +112,6 @@ static const char *name(const Operator *operator) { return (void)operator, NAME;
 static const char *name_with_relu(const Operator *operator) { return (void)operator, NAME "Relu"; }
 static size_t input_count(const Operator *operator) { return (void)operator, INPUT_COUNT; }
 
-const Operator panel_matmul = {
-    ANSWERS,
-    .name = name,
-    .input_type = is_float,
-    .input_count = input_count,
-    .output_type = is_float,
-    .output_count = one,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute,
-    .destroy = destroy,
-};
+const Operator panel_matmul = OPERATOR(name, is_float, input_count, one, compute);
 
-const Operator panel_matmul_relu = {
-    ANSWERS,
-    .name = name_with_relu,
-    .input_type = is_float,
-    .input_count = input_count,
-    .output_type = is_float,
-    .output_count = one,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute,
-    .destroy = destroy,
-};
+const Operator panel_matmul_relu = OPERATOR(name_with_relu, is_float, input_count, one, compute);

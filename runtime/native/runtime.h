@@ -40,8 +40,20 @@ int is_float(const Operator *operator, size_t at);
 size_t one(const Operator *operator);
 
 #define ANSWERS                                                                                                        \
-    .version = INTERFACE, .provider = on_cpu, .input_memory = usual_memory, .output_characteristic = is_required,      \
-    .variadic_input_least = not_variadic, .variadic_input_alike = not_variadic, .variadic_output_least = not_variadic, \
-    .variadic_output_alike = not_variadic
+    .version = INTERFACE, .provider = on_cpu, .input_memory = usual_memory, .output_type = is_float,                   \
+    .output_characteristic = is_required, .variadic_input_least = not_variadic, .variadic_input_alike = not_variadic,  \
+    .variadic_output_least = not_variadic, .variadic_output_alike = not_variadic
+
+/* An operator whose inputs must all be there; its kernel is what the file's `create` makes. */
+#define OPERATOR(its_name, its_input_type, its_input_count, its_output_count, its_compute)                             \
+    {ANSWERS,                                                                                                          \
+     .name = its_name,                                                                                                 \
+     .input_type = its_input_type,                                                                                     \
+     .input_count = its_input_count,                                                                                   \
+     .output_count = its_output_count,                                                                                 \
+     .input_characteristic = is_required,                                                                              \
+     .create_or_fail = create,                                                                                         \
+     .compute_or_fail = its_compute,                                                                                   \
+     .destroy = destroy}
 
 #endif

@@ -122,28 +122,7 @@ static int source_input_type(const Operator *operator, size_t at) {
 }
 static int self_input_type(const Operator *operator, size_t at) { return (void)operator, at == PACKED ? FLOAT : INT32; }
 
-const Operator source_attention = {
-    ANSWERS,
-    .name = source_name,
-    .input_type = source_input_type,
-    .input_count = source_input_count,
-    .output_type = is_float,
-    .output_count = one,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute_over_source,
-    .destroy = destroy,
-};
+const Operator source_attention =
+    OPERATOR(source_name, source_input_type, source_input_count, one, compute_over_source);
 
-const Operator self_attention = {
-    ANSWERS,
-    .name = self_name,
-    .input_type = self_input_type,
-    .input_count = self_input_count,
-    .output_type = is_float,
-    .output_count = one,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute_over_itself,
-    .destroy = destroy,
-};
+const Operator self_attention = OPERATOR(self_name, self_input_type, self_input_count, one, compute_over_itself);

@@ -88,15 +88,4 @@ static Status *compute(void *given, Context *context) {
 
 static const char *name(const Operator *operator) { return (void)operator, NAME; }
 
-const Operator swiglu = {
-    ANSWERS,
-    .name = name,
-    .input_type = is_float,
-    .input_count = one,
-    .output_type = is_float,
-    .output_count = one,
-    .input_characteristic = is_required,
-    .create_or_fail = create,
-    .compute_or_fail = compute,
-    .destroy = destroy,
-};
+const Operator swiglu = OPERATOR(name, is_float, one, one, compute);
