@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -85,7 +86,8 @@ def test_nothing_is_cast_while_it_runs_but_rows_that_are_looked_up(
 
 def test_a_step_reads_as_much_as_in_float32(bundle: Path, precision: str) -> None:
     found = [weights_of(bundle / f"ort-cpu-{each}" / "decoder.onnx", VOCABULARY) for each in ("fp32", precision)]
-    assert found[0] == found[1]
+    assert found[0] == dataclasses.replace(found[1], bytes=found[0].bytes)
+    assert found[0].bytes == pytest.approx(found[1].bytes, rel=0.01)  # products without a bias have zeros in one
 
 
 @pytest.mark.parametrize("kind", ["sentences", "byte masks"])
