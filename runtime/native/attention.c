@@ -23,9 +23,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int attention_runs_here(void) { return has_avx2(); }
 
 size_t plan_attention(Attention *a) {
-    static int has_wide = -1; /* until it is known */
-    if (has_wide < 0) has_wide = has_avx512();
-    a->is_wide = has_wide && a->head_dim % 16 == 0;
+    a->is_wide = has_avx512() && a->head_dim % 16 == 0;
     const int64_t group = a->heads / a->kv_heads;
     a->heads_each = least(group, ROWS);
     a->tokens_each = least(a->q_len, ROWS / a->heads_each);

@@ -47,9 +47,7 @@ typedef struct {
 #include "panel_form.h"
 
 static void multiply_part(void *work, size_t part) {
-    static int has_wide = -1; /* until it is known */
-    if (has_wide < 0) has_wide = has_avx512();
-    (has_wide ? multiply_panel_avx512 : multiply_panel_avx2)(work, (int64_t)part);
+    (has_avx512() ? multiply_panel_avx512 : multiply_panel_avx2)(work, (int64_t)part);
 }
 
 #else

@@ -37,12 +37,10 @@ typedef struct {
 
 static void gate_part(void *given, size_t part) {
     const Work *work = given;
-    static int has_wide = -1; /* until it is known */
-    if (has_wide < 0) has_wide = has_avx512();
     const int64_t first = (int64_t)part * ROWS_EACH, left = work->rows - first;
     for (int64_t row = first; row < first + (left < ROWS_EACH ? left : ROWS_EACH); row++) {
         const float *gate = work->packed + row * 2 * work->width;
-        if (has_wide && work->width % 16 == 0)
+        if (has_avx512() && work->width % 16 == 0)
             gate_row_avx512(gate, gate + work->width, work->width, work->y + row * work->width);
         else
             gate_row_avx2(gate, gate + work->width, work->width, work->y + row * work->width);

@@ -39,12 +39,14 @@ static inline int has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-/* EDGEFORMER_NATIVE=avx2 in the environment asks for these instructions alone. */
+/* EDGEFORMER_NATIVE=avx2 in the environment asks for AVX2 alone. Found out once. */
 static inline int has_avx512(void) {
+    static int known = -1;
+    if (known >= 0) return known;
     const char *asked = getenv("EDGEFORMER_NATIVE");
-    if (asked != NULL && strcmp(asked, "avx2") == 0) return 0;
-    return has_avx2() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vnni");
+    if (asked != NULL && strcmp(asked, "avx2") == 0) return known = 0;
+    return known = has_avx2() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                   __builtin_cpu_supports("avx512vnni");
 }
 
 AVX2 static inline float largest_of(__m256 x) {
