@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,13 @@ from edgeformer.runtime.native.functions import address_of, functions
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+
+
+def readable(array: NDArray[np.generic]) -> Floats:
+    """Numbers as C reads them: float32, those of a row after one another. Others would be read as what they are not."""
+    if array.dtype == np.float32 and array.strides[-1] == 4:
+        return cast("Floats", array)
+    return np.ascontiguousarray(array, np.float32)
 
 
 class Choosing:
@@ -36,6 +44,7 @@ class Choosing:
 
     def likeliest(self, logits: Floats) -> tuple[Ints, Floats]:
         """The first of each row's likeliest tokens, and its log-probability, (rows,); logits are (rows, vocab_size)."""
+        logits = readable(logits)
         rows, n = logits.shape
         if self.places.shape != (rows,):
             self.resize((rows,))
@@ -50,6 +59,7 @@ class Choosing:
             logits: (rows, vocab_size), those of a source's running hypotheses after one another.
             scores: (rows,), log-probabilities of the hypotheses.
         """
+        logits, scores = readable(logits), readable(scores)
         rows, n = logits.shape
         if self.places.shape != (sources, count):
             self.resize((sources, count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -53,6 +54,16 @@ def test_rows_may_lie_apart(choosing: Choosing) -> None:
     alone = choosing.likeliest(wide[:, :69].copy())
     assert tokens.tolist() == alone[0].tolist()
     assert log_probs.tolist() == alone[1].tolist()
+
+
+@pytest.mark.parametrize("made", [lambda x: x.astype(np.float64), lambda x: np.asfortranarray(x), lambda x: x[:, ::2]])
+def test_numbers_of_another_kind_are_read_as_what_they_are(choosing: Choosing, made: Callable[[Array], Array]) -> None:
+    logits = made(logits_of(3, 70))
+    plain = np.ascontiguousarray(logits, np.float32)
+    assert [found.tolist() for found in choosing.likeliest(logits)] == [f.tolist() for f in choosing.likeliest(plain)]
+    scores = np.array([-1.0, -2.0, -0.5])
+    found, expected = (choosing.continuations(each, scores, 1, 5) for each in (logits, plain))
+    assert found == expected == choosing.continuations(plain, scores.astype(np.float32), 1, 5)
 
 
 def test_what_it_found_before_stays(choosing: Choosing) -> None:

@@ -133,24 +133,15 @@ def test_inputs_that_do_not_fit_are_refused(change: dict[str, Array], message: s
         run(model, sources([3, 4], 1, 1, 4, 64) | change, own=True)
 
 
-def test_heads_of_an_odd_width_stay_with_onnx_runtime() -> None:
-    packed, lengths = ir.val("packed", FLOAT, ir.Shape(("batch", "len", 36))), ir.val("lengths", INT32)
+@pytest.mark.parametrize(("width", "order"), [(12, (0, 1, 2)), (32, (1, 0, 2))])
+def test_what_does_not_fit_stays_with_onnx_runtime(width: int, order: tuple[int, ...]) -> None:
+    """Heads of an odd width, and parts of a product in another order."""
+    packed, lengths = ir.val("packed", FLOAT, ir.Shape(("batch", "len", 3 * width))), ir.val("lengths", INT32)
     tape = ir.tape.Tape()
     parts = tape.op_multi_out("Split", [packed], {"axis": -1, "num_outputs": 3}, num_outputs=3)
     for part in parts:
-        part.shape = ir.Shape(("batch", "len", 12))
-    y = tape.op("MultiHeadAttention", [*parts, None, lengths], {"num_heads": 1}, domain=MICROSOFT)
-    graph = ir.Graph([packed, lengths], [y], nodes=tape.nodes, opset_imports={"": 21, MICROSOFT: 1})
-    assert not OwnSourceAttention()(ir.Model(graph, ir_version=10)).modified
-
-
-def test_parts_in_another_order_stay_with_onnx_runtime() -> None:
-    packed, lengths = ir.val("packed", FLOAT, ir.Shape(("batch", "len", 96))), ir.val("lengths", INT32)
-    tape = ir.tape.Tape()
-    parts = tape.op_multi_out("Split", [packed], {"axis": -1, "num_outputs": 3}, num_outputs=3)
-    for part in parts:
-        part.shape = ir.Shape(("batch", "len", 32))
-    inputs = [parts[1], parts[0], parts[2], None, lengths]
+        part.shape = ir.Shape(("batch", "len", width))
+    inputs = [*(parts[i] for i in order), None, lengths]
     y = tape.op("MultiHeadAttention", inputs, {"num_heads": 1}, domain=MICROSOFT)
     graph = ir.Graph([packed, lengths], [y], nodes=tape.nodes, opset_imports={"": 21, MICROSOFT: 1})
     assert not OwnSourceAttention()(ir.Model(graph, ir_version=10)).modified
